@@ -4,7 +4,6 @@ package nsrun
 
 import (
 	"errors"
-	"os"
 	"slices"
 	"syscall"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sandbox"
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/wall"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
@@ -114,7 +114,7 @@ func (x *Execution) holdApart(spec *Spec, box *plan.Sandbox, temp string) (err e
 		return err
 	}
 	if x.walled.box.Home != "" && !x.explain {
-		if err := os.MkdirAll(x.walled.box.Home, 0o700); err != nil {
+		if err := sys.MkdirAll(x.walled.box.Home, 0o700); err != nil {
 			return err
 		}
 	}

@@ -64,7 +64,7 @@ func (d *dir) file(name string, flags int) (*os.File, error) {
 func (d *dir) sub(name string, create bool) (*dir, error) {
 	fd, err := openat(d.fd, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err == unix.ENOENT && create {
-		if err = unix.Mkdirat(int(d.fd), name, 0o700); err == nil || err == unix.EEXIST {
+		if err = sys.Mkdir(int(d.fd), name, 0o700); err == nil || err == unix.EEXIST {
 			fd, err = openat(d.fd, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 		}
 	}

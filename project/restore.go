@@ -190,7 +190,7 @@ func makeParents(path string) (*dir, error) {
 		}
 		next, err := openat(d.fd, name, unix.O_PATH|unix.O_DIRECTORY, 0)
 		if err == unix.ENOENT {
-			if err = unix.Mkdirat(int(d.fd), name, 0o777); err == nil || err == unix.EEXIST {
+			if err = sys.Mkdir(int(d.fd), name, 0o777); err == nil || err == unix.EEXIST {
 				next, err = openat(d.fd, name, unix.O_PATH|unix.O_DIRECTORY, 0)
 			}
 		}

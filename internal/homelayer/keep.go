@@ -151,7 +151,7 @@ func intoDir(from, to sys.FD, name string) (sys.FD, error) {
 	if err = unix.Fstat(int(from), &st); err != nil {
 		return sys.None, err
 	}
-	if err = unix.Mkdirat(int(to), name, st.Mode&0o755|0o700); err != nil && err != unix.EEXIST {
+	if err = sys.Mkdir(int(to), name, st.Mode&0o755|0o700); err != nil && err != unix.EEXIST {
 		return sys.None, err
 	}
 	d, err = openAt(to, name, unix.O_PATH|unix.O_DIRECTORY)

@@ -84,7 +84,7 @@ func (l *Layer) tidyKept() error {
 
 // setAside moves a file to the layer's directory of what was replaced, and returns where it is. Empty: it cannot be moved there.
 func (l *Layer) setAside(from sys.FD, made, name string) string {
-	if err := unix.Mkdirat(int(l.dir), replacedName, 0o700); err != nil && err != unix.EEXIST {
+	if err := sys.Mkdir(int(l.dir), replacedName, 0o700); err != nil && err != unix.EEXIST {
 		return ""
 	}
 	at := replacedName + "/" + sys.RandomText(8) + "-" + name

@@ -137,7 +137,7 @@ func (l *Layer) make(project string) error {
 		return err
 	}
 	made := newBegin + sys.RandomText(12)
-	if err := unix.Mkdirat(int(all), made, 0o700); err != nil {
+	if err := sys.Mkdir(int(all), made, 0o700); err != nil {
 		return err
 	}
 	dir, err := openAt(all, made, unix.O_PATH|unix.O_DIRECTORY)
@@ -159,7 +159,7 @@ func (l *Layer) make(project string) error {
 
 // makePair makes an upper and a work directory.
 func (l *Layer) makePair(dir sys.FD) error {
-	err := errors.Join(unix.Mkdirat(int(dir), upperName, 0o700), unix.Mkdirat(int(dir), workName, 0o700))
+	err := errors.Join(sys.Mkdir(int(dir), upperName, 0o700), sys.Mkdir(int(dir), workName, 0o700))
 	if err == nil { // not by mkdir, which heeds the umask; an overlay shows it as the home directory's
 		err = unix.Fchmodat(int(dir), upperName, l.perm, 0)
 	}
@@ -289,7 +289,7 @@ func (l *Layer) takeRun() error {
 	if ok, err := share(l.lock); !ok {
 		return errors.Join(err, ErrBusy)
 	}
-	if err := unix.Mkdirat(int(l.dir), runsName, 0o700); err != nil && err != unix.EEXIST {
+	if err := sys.Mkdir(int(l.dir), runsName, 0o700); err != nil && err != unix.EEXIST {
 		return err
 	}
 	runs, err := openAt(l.dir, runsName, unix.O_RDONLY|unix.O_DIRECTORY)
@@ -312,7 +312,7 @@ func (l *Layer) takeRun() error {
 	l.lower = append(l.lower, filepath.Join(l.path, upperName))
 	// Names are in the order in which they were begun: sixteen digits, and what makes them different.
 	name := strconv.FormatInt(time.Now().UnixMicro(), 10) + "-" + sys.RandomText(8)
-	if err = unix.Mkdirat(int(runs), name, 0o700); err != nil {
+	if err = sys.Mkdir(int(runs), name, 0o700); err != nil {
 		return err
 	}
 	l.run = name

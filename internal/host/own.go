@@ -3,9 +3,10 @@
 package host
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/owndir"
 	"github.com/nsrun/nsrun/internal/paths"
@@ -52,7 +53,7 @@ func MakeOwn(list []plan.Own, roots []string) error {
 		if own.At == own.Dir || !paths.InAny(own.At, roots) {
 			continue
 		}
-		if err := os.MkdirAll(own.Dir, 0o700); err != nil {
+		if err := sys.MkdirAll(own.Dir, 0o700); err != nil {
 			return &plan.Error{Op: "make directory", Path: own.Dir, Err: sys.Bare(err)}
 		}
 		list[i].At = Nearest(own.Dir)
@@ -90,7 +91,7 @@ func Copies(list []plan.Own, writable []string, explain bool) {
 		own.Copies = own.At == cache && IsDir(cache) || own.At == filepath.Dir(cache) && !Exists(cache)
 		return
 	}
-	_ = os.Mkdir(cache, 0o700) // it may be there
+	_ = sys.Mkdir(unix.AT_FDCWD, cache, 0o700) // it may be there
 	own.At = Nearest(cache)
 	own.Copies = own.At == cache && IsDir(cache)
 }

@@ -101,10 +101,10 @@ func openPlayground(dir string, create bool) (fd int, st unix.Stat_t, err error)
 	}
 	fd, err = open()
 	if err == unix.ENOENT && create {
-		if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		if err := sys.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 			return fail(sys.Bare(err))
 		}
-		if err := unix.Mkdir(dir, 0o700); err != nil && err != unix.EEXIST {
+		if err := sys.Mkdir(unix.AT_FDCWD, dir, 0o700); err != nil && err != unix.EEXIST {
 			return fail(err)
 		}
 		fd, err = open()

@@ -31,7 +31,7 @@ var errNoWork = errors.New("a writable root needs another directory on its file 
 // that were killed are removed.
 func NewWorkDir(dir, state string) (*WorkDir, error) {
 	for _, parent := range [...]string{state, filepath.Dir(dir)} {
-		if parent == state && os.MkdirAll(parent, 0o700) != nil || !sameMount(parent, dir) {
+		if parent == state && sys.MkdirAll(parent, 0o700) != nil || !sameMount(parent, dir) {
 			continue
 		}
 		removeStale(parent, workPrefix)

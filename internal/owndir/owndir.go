@@ -108,7 +108,7 @@ func (w *way) open(name string, flags uint64) (fd sys.FD, err error) {
 func (w *way) step(name string, create bool) error {
 	fd, err := w.open(name, unix.O_PATH)
 	if err == unix.ENOENT && create {
-		if err = unix.Mkdirat(int(w.at), name, 0o700); err == nil || err == unix.EEXIST {
+		if err = sys.Mkdir(int(w.at), name, 0o700); err == nil || err == unix.EEXIST {
 			fd, err = w.open(name, unix.O_PATH)
 		}
 	}

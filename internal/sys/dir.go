@@ -3,6 +3,8 @@
 package sys
 
 import (
+	"os"
+	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -49,6 +51,46 @@ func Names(fd int, buf []byte) ([]string, error) {
 		}
 		_, _, names = unix.ParseDirent(buf[:n], -1, names)
 	}
+}
+
+// Mkdir is mkdirat(2) for a directory that its owner uses, whatever the umask keeps from others: some scripts set one of
+// 0177, for files.
+func Mkdir(dir int, name string, perm uint32) error {
+	if err := unix.Mkdirat(dir, name, perm); err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Mode&0o700 == 0o700 {
+		return err
+	}
+	return unix.Fchmodat(dir, name, st.Mode&0o7777|0o700, 0)
+}
+
+// MkdirAll is os.MkdirAll with Mkdir.
+func MkdirAll(path string, perm uint32) error {
+	var st unix.Stat_t
+	err := unix.Stat(path, &st)
+	if err == unix.ENOENT {
+		if parent := filepath.Dir(path); parent != path {
+			if err := MkdirAll(parent, perm); err != nil {
+				return err
+			}
+		}
+		if err = Mkdir(unix.AT_FDCWD, path, perm); err == nil {
+			return nil
+		}
+		if err == unix.EEXIST { // somebody was quicker, or it is a link to nothing
+			err = unix.Stat(path, &st)
+		}
+	}
+	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		err = unix.ENOTDIR
+	}
+	if err != nil {
+		return &os.PathError{Op: "mkdir", Path: path, Err: err}
+	}
+	return nil
 }
 
 // Chmod changes the mode of what fd is open on, which may be an O_PATH descriptor.

@@ -41,7 +41,7 @@ func (h *Handle) Close() {
 func (h *Handle) OSFile(name string) *os.File { return os.NewFile(uintptr(h.FD), name) }
 
 // Mkdir makes the directory name in h, mode 0700.
-func (h *Handle) Mkdir(name string) error { return unix.Mkdirat(int(h.FD), name, 0o700) }
+func (h *Handle) Mkdir(name string) error { return sys.Mkdir(int(h.FD), name, 0o700) }
 
 func Openat2(at sys.FD, name string, flags, mode, resolve uint64) (*Handle, error) {
 	fd, err := sys.Openat2(int(at), name, flags, mode, resolve)
