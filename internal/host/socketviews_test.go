@@ -1,0 +1,163 @@
+//go:build linux
+
+package host
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+const (
+	crowdEnv   = "NSRUN_TEST_CROWD" // what makes the test program a crowd; "hidden": nobody else sees its directory
+	crowdSize  = 30                 // processes
+	crowdNames = 200                // sockets of each kind
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(crowdEnv) != "" {
+		if err := crowd(); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// crowd is many processes in a directory in which they have many sockets, until standard input ends.
+func crowd() error {
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	if os.Getenv(crowdEnv) == "hidden" {
+		err = errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("tmpfs", dir, "tmpfs", 0, ""), os.Chdir(dir))
+		if err != nil {
+			return err
+		}
+	}
+	for i := range crowdNames {
+		if err := os.Mkdir(fmt.Sprint("sub", i), 0o755); err != nil {
+			return err
+		}
+		for _, name := range []string{filepath.Join(dir, fmt.Sprint("absolute", i)), fmt.Sprint("relative", i), fmt.Sprintf("sub%d/below%d", i, i)} {
+			s, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+			if err == nil {
+				err = unix.Bind(s, &unix.SockaddrUnix{Name: name})
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	fmt.Println(os.Getpid())
+	for i := range crowdSize {
+		c := exec.Command("cat")
+		c.Stdin = os.Stdin
+		if i%2 == 0 {
+			c.Dir = fmt.Sprint("own", i)
+			if err := os.Mkdir(c.Dir, 0o755); err != nil {
+				return err
+			}
+		}
+		if err := c.Start(); err != nil {
+			return err
+		}
+		fmt.Println(c.Process.Pid)
+	}
+	fmt.Println("ready")
+	_, _ = os.Stdin.Read(make([]byte, 1))
+	return nil
+}
+
+// startCrowd returns the processes of a crowd.
+func startCrowd(t *testing.T, dir, kind string, space uintptr) (pids []string) {
+	c := exec.Command("/proc/self/exe")
+	c.Env, c.Dir, c.Stderr = append(os.Environ(), crowdEnv+"="+kind), dir, os.Stderr
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: space | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	if !testenv.Root() {
+		c.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
+		c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
+		c.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
+	}
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = c.Wait()
+	})
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && lines.Text() != "ready" {
+		pids = append(pids, lines.Text())
+	}
+	if len(pids) != 1+crowdSize {
+		t.Fatal(pids)
+	}
+	return pids
+}
+
+// TestCrowd: what a command costs the starts of others does not grow with the product of its sockets and its processes: a
+// directory is looked at once. The controls are the directories that are seen here, in which all sockets are found.
+func TestCrowd(t *testing.T) {
+	proc, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(proc)
+	for _, kind := range []string{"hidden", "seen"} {
+		for _, net := range []uintptr{0, unix.CLONE_NEWNET} {
+			dir := testenv.Dir(t)
+			pids := startCrowd(t, dir, kind, net)
+			f := newSocketFinder(true)
+			if net != 0 {
+				f.networks(proc, pids)
+			} else {
+				list, err := diagSockets()
+				if err != nil {
+					t.Fatal(err)
+				}
+				var lost []namedSocket
+				for _, s := range list {
+					name := filepath.Base(s.name)
+					if strings.HasPrefix(name, "absolute") || strings.HasPrefix(name, "relative") || strings.HasPrefix(name, "below") {
+						f.known[s.ino] = true
+						lost = append(lost, s)
+					}
+				}
+				f.lost(proc, pids, lost)
+			}
+			want := 0
+			if kind == "seen" {
+				want = 3 * crowdNames
+			}
+			if got := f.result(); len(got) != want {
+				t.Errorf("%s, network %#x: %d sockets, not %d", kind, net, len(got), want)
+			}
+			// Each directory and each working directory, to find it and to look at it; both once more where what was not found is
+			// looked for under other names.
+			if most := 4 * (crowdNames + crowdSize + 2); f.views.looked > most {
+				t.Errorf("%s, network %#x: looked at directories %d times, not %d", kind, net, f.views.looked, most)
+			}
+		}
+	}
+}
