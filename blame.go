@@ -53,6 +53,7 @@ type met struct {
 	host   string // the name of an address; empty: none is known
 	err    syscall.Errno
 	net    bool   // something of the network
+	call   bool   // a system call that the filter refuses
 	alone  bool   // the process has one thread
 	helper bool   // it was refused to another process, that this one has begun
 	by     string // the program that met it
@@ -296,7 +297,11 @@ func (f *followed) named() (reason []int, said bool) {
 	}
 	for _, m := range slices.Backward(f.met) {
 		text := bytes.ToLower(text)
-		if !m.net && (m.err == unix.EROFS || !f.went) && f.child == nil && bytes.Contains(text, []byte(strings.ToLower(m.err.Error()))) {
+		says := bytes.Contains(text, []byte(strings.ToLower(m.err.Error())))
+		if m.call && (says || bytes.Contains(text, []byte("no permission"))) { // afterwards they look for the reason
+			return []int{m.index}, true
+		}
+		if !m.net && (m.err == unix.EROFS || !f.went) && f.child == nil && says {
 			return []int{m.index}, true
 		}
 	}

@@ -25,6 +25,7 @@ func TestBlame(t *testing.T) {
 	refused := func(host, index int, target string) func(b *blame) {
 		return func(b *blame) { b.refused(program(host), met{index: index, target: target, err: unix.EROFS}) }
 	}
+	call := func(b *blame) { b.refused(program(sh), met{index: 0, target: "keyctl", err: unix.EPERM, call: true}) }
 	said := func(host int, text string) func(b *blame) { return func(b *blame) { b.Said(host, []byte(text)) } }
 	tried := func(host int, name string, failed bool) func(b *blame) {
 		return func(b *blame) { b.Tried(host, name, failed) }
@@ -70,6 +71,9 @@ func TestBlame(t *testing.T) {
 		{"refers back", []func(b *blame){refused(sh, 0, "/ro/f"), said(sh, "/ro/f: no\n"), tried(sh, "/p/x", false), said(sh, "see previous errors\n"), ended(sh, 1)}, []int{0}},
 		{"warning", []func(b *blame){refused(sh, 0, "/ro/f"), said(sh, "warning: /ro/f: no\nfatal: bad\n"), ended(sh, 1)}, nil},
 		{"line of source", []func(b *blame){refused(sh, 0, "/ro/f"), said(sh, "write(\"/ro/f\"); throw x\n                ^\nError: own\n"), ended(sh, 1)}, nil},
+		{"call, looked for the reason", []func(b *blame){call, tried(sh, "/p/x", false), said(sh, "No permission for keys\n"), ended(sh, 1)}, []int{0}},
+		{"call, did without", []func(b *blame){call, tried(sh, "/p/x", false), said(sh, "syntax error\n"), ended(sh, 1)}, nil},
+		{"call, own path named", []func(b *blame){call, tried(sh, "/p/x", true), said(sh, "/p/x: Operation not permitted\n"), ended(sh, 1)}, nil},
 		{"second of two", []func(b *blame){refused(sh, 0, "/ro/f"), refused(sh, 1, "/ro/g"), said(sh, "/ro/g: no\n"), ended(sh, 1)}, []int{1}},
 		{"another program", []func(b *blame){refused(sh, 0, "/ro/f"), func(b *blame) { b.Executed(sh) }, ended(sh, 1)}, nil},
 		{"child", []func(b *blame){refused(cmd, 0, "/ro/f"), said(cmd, "/ro/f: no\n"), ended(cmd, 1), ended(sh, 1)}, []int{0}},

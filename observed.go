@@ -98,6 +98,7 @@ func (o *observed) tell(a attempts.Attempt, by func() attempts.Process) bool {
 	} else if kind == RefusedSyscall {
 		r = refusedSyscall(a.Path)
 		ok = a.Anyone || os.Geteuid() == 0
+		m.call = true
 	} else if a.Err == unix.EXDEV {
 		r, ok = refusedAcross(o.box, a.From, a.Path)
 	} else {
