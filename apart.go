@@ -17,8 +17,8 @@ import (
 )
 
 var (
-	errNotApart    = errors.New("what is written to it cannot be kept apart")
-	errMountsBelow = errors.New("what is written to it cannot be kept apart: there are mounts in it")
+	errNotApart    = errors.New("changes to it cannot be kept apart")
+	errMountsBelow = errors.New("changes to it cannot be kept apart: other file systems are mounted in it")
 )
 
 // keepApart has a command write to a layer, or to a copy, wherever it would write in place. What it wrote is gone with the

@@ -77,7 +77,7 @@ func (x *Execution) openCredentials(suspect func(dir string) bool) error {
 	for _, rule := range c.Credentials {
 		fail := func(err error) error { return &Error{"use credential for", rule.Name(), err} }
 		if x.request.Network {
-			return fail(errors.New("with the host's network, others of this host could use it"))
+			return fail(errors.New("with the host's network, other programs of this host could use it"))
 		}
 		for slices.Contains(c.Publish, port) {
 			port++

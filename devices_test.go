@@ -61,7 +61,7 @@ func TestDevices(t *testing.T) {
 		t.Errorf("%s is changed: %v, %v", some, now.Mode(), err)
 	}
 	for name, want := range map[string]string{
-		"/dev/mem": "memory of this host", "/dev/pts/0": "not a character device", "/dev/shm": "not a character device", "/dev/nothing": "no such file",
+		"/dev/mem": "memory or the log of this host", "/dev/pts/0": "not a character device", "/dev/shm": "not a character device", "/dev/nothing": "no such file",
 		"/etc/passwd": "below /dev", "/dev/../etc/passwd": "below /dev", "dev/zero": "below /dev", "": "below /dev", "/dev/fd/0": "",
 	} {
 		_, err := runner(t, nsrun.Config{Project: p, Devices: []string{name}}).Run(t.Context(), nsrun.Request{Command: "true"})

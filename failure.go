@@ -15,7 +15,7 @@ var (
 	ErrNotAvailable = errors.New("there is no sandbox on this machine")       // this machine lacks something that a sandbox needs
 	ErrConfig       = errors.New("the configuration or the request is wrong") // nothing was run
 	ErrExecution    = errors.New("the command could not be executed")         // or its changes could not be dealt with
-	ErrTimeout      = errors.New("the command's time was up")                 // the command was ended
+	ErrTimeout      = errors.New("the command timed out")                 // the command was ended
 )
 
 // Failure returns nil if the command ran to its end and nothing failed afterwards, whatever the exit status. Otherwise

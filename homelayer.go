@@ -123,7 +123,7 @@ func (x *Execution) mendHome(err error) bool {
 		}
 		removed := u.layer.Clear(dirs, files)
 		for _, name := range removed {
-			x.result.note(NoticeHome, "removed from the home layer, for something is mounted there: "+x.homeName(i, name))
+			x.result.note(NoticeHome, "removed from the home layer, because something is mounted there: "+x.homeName(i, name))
 		}
 		mended = mended || u.alone || len(removed) > 0
 	}

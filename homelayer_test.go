@@ -189,7 +189,7 @@ func TestHomeOf(t *testing.T) {
 	if err := unix.Mount("ramfs", homes, "ramfs", 0, "mode=700"); err != nil {
 		t.Fatal(err)
 	}
-	try("an overlay cannot keep what is written on this file system")
+	try("this file system cannot hold the changes of an overlay")
 	if err := unix.Unmount(homes, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func (x *Execution) takesNamespaces() string {
 	case len(c.Publish) > 0:
 		return "publishing ports"
 	case c.byRules(q):
-		return "a network by rules"
+		return "network rules"
 	case slices.ContainsFunc(c.AllowUnix, func(path string) bool { return path != AbstractSockets }), q.Network && len(c.AllowUnix) > 0:
 		return "a unix socket of the host, or a service"
 	case len(c.Credentials) > 0:
@@ -50,18 +50,18 @@ func (x *Execution) takesNamespaces() string {
 	case c.Engine != 0 && c.Engine != overlay.EngineCopy:
 		return "the engine " + c.Engine.String()
 	case c.UserNamespaces:
-		return "letting a command make namespaces"
+		return "user namespaces in the sandbox"
 	case c.OwnIDs:
-		return "giving a command ids of its own"
+		return "own ids"
 	case c.Why:
-		return "asking why something is refused"
+		return "finding out why something is refused"
 	}
 	return ""
 }
 
 // errNamespaces says what cannot be done without namespaces.
 func errNamespaces(what string) error {
-	return &Error{Op: "run without namespaces", Err: errors.New(what + " takes namespaces (try: " + NamespacesRemedy + ")")}
+	return &Error{Op: "run without namespaces", Err: errors.New("namespaces are needed for " + what + " (try: " + NamespacesRemedy + ")")}
 }
 
 // landlockFeatures are what LandlockBackend takes.
@@ -134,7 +134,7 @@ func (x *Execution) noteConfined() {
 	if x.runner.config.keepsHome() {
 		home = ", no home layer"
 	}
-	text := "files are protected by Landlock, and processes by its scopes; the command has no /tmp" + home + " and no processes of its own"
+	text := "Landlock protects files and processes; the command has no private /tmp" + home + " and no PID namespace"
 	if x.runner.config.Backend == AutoBackend {
 		text = "this host allows no namespaces: " + text
 	}

@@ -50,13 +50,13 @@ func Learn(ctx context.Context, c Config, q Request, o LearnOptions) (Lesson, er
 func notLearned(c *Config, q *Request) string {
 	switch {
 	case q.Stdin != nil || q.Stdout != nil || q.Stderr != nil || q.Passthrough:
-		return "the command is run several times, without standard input and output of a caller"
+		return "the command runs several times, so it cannot use the caller's standard input and output"
 	case c.Sandbox == SandboxDisabled, c.Backend == LandlockBackend:
-		return "it takes a sandbox with namespaces: nothing else keeps apart what is written"
+		return "it needs a sandbox with namespaces, because nothing else keeps all changes apart"
 	case c.Mode == Direct && c.Project != "", slices.ContainsFunc(c.Shared, func(f Folder) bool { return f.Mode == Direct }):
-		return "a folder that is written to in place is not kept apart"
+		return "changes to a folder that is written to in place are not kept apart"
 	case c.Session != "":
-		return "each run begins with a new session"
+		return "it cannot continue a session, because each run begins a new one"
 	case q.Network:
 		return "the host's network has no rules to learn"
 	}
@@ -302,7 +302,7 @@ func (l *learner) reduce(ctx context.Context) error {
 	// Once more, and with what it was refused and could do without.
 	ok, err := l.run(ctx, least, true)
 	if !ok && err == nil {
-		err = &Error{Op: "learn", Err: errors.New("the command does not do the same each time: it failed with what it had succeeded with before")}
+		err = &Error{Op: "learn", Err: errors.New("the command behaves differently each time: it failed with permissions with which it had succeeded before")}
 	}
 	l.lesson.Needs, l.lesson.Network, l.lesson.Sockets = least, contains(least, RefusedConnect), contains(least, RefusedUnix)
 	return err

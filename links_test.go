@@ -140,7 +140,7 @@ func TestOtherLinks(t *testing.T) {
 		res, err := runner(t, nsrun.Config{Project: p, Rules: c.rules}).Run(t.Context(), nsrun.Request{Command: read})
 		got := res.String()
 		switch {
-		case c.want == "" && (err == nil || !strings.Contains(err.Error(), "what is hidden")), c.want != "" && (err != nil || !strings.Contains(got, c.want)):
+		case c.want == "" && (err == nil || !strings.Contains(err.Error(), "to a hidden path")), c.want != "" && (err != nil || !strings.Contains(got, c.want)):
 			t.Errorf("%s: %v, %q", name, err, got)
 		case c.want != "marker" && strings.Contains(got, "marker"):
 			t.Errorf("%s: %q", name, got)

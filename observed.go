@@ -94,7 +94,7 @@ func (o *observed) tell(a attempts.Attempt, by func() attempts.Process) bool {
 	} else if kind == RefusedSignal {
 		ok = true
 		r = Refusal{Kind: kind, Op: string(kind), Target: "process " + strconv.Itoa(a.Number), Rule: processRule, Count: 1,
-			Why: "commands have numbers of processes of their own, and reach none outside the sandbox"}
+			Why: "the sandbox has its own process ids, and commands reach no process outside"}
 	} else if kind == RefusedSyscall {
 		r = refusedSyscall(a.Path)
 		ok = a.Anyone || os.Geteuid() == 0

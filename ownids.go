@@ -31,8 +31,8 @@ const opOwnIDs = "own ids"
 const mostMapped = 200
 
 var (
-	errOwnIDsUser = errors.New("the kernel gives them to root only: run nsrun as root, or without own ids")
-	errOwnIDsHost = errors.New("the kernel gives them to the host's root with all its capabilities only: run nsrun there, or without own ids")
+	errOwnIDsUser = errors.New("the kernel allows them for root only: run nsrun as root, or without own ids")
+	errOwnIDsHost = errors.New("the kernel allows them only for the host's root with all capabilities: run nsrun as that user, or without own ids")
 )
 
 // ownIDs gives the command ids of its own.
@@ -89,7 +89,7 @@ func (x *Execution) ownIDs(cmd *nsexec.Cmd) error {
 	list, places := ownSources(&x.box, x.homes[0].at, x.unlinked)
 	doors := idmap.Doors(places, sourcePaths(list))
 	if n := len(doors) + len(list); n > mostMapped {
-		return &Error{Op: opOwnIDs, Err: fmt.Errorf("%d paths would be shown with them, and %d can be: name directories instead of what is in them", n, mostMapped)}
+		return &Error{Op: opOwnIDs, Err: fmt.Errorf("%d paths would need them, and at most %d can have them: name directories instead of the paths in them", n, mostMapped)}
 	}
 	for _, d := range doors {
 		if err := layer(d.Dir, d.Mount); err != nil {

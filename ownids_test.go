@@ -304,10 +304,10 @@ func TestOwnIDsRefused(t *testing.T) {
 		}
 	}
 	if !testenv.Root() {
-		refused(nsrun.Config{Project: p}, "own ids: the kernel gives them to root only")
+		refused(nsrun.Config{Project: p}, "own ids: the kernel allows them for root only")
 		return
 	}
-	refused(nsrun.Config{Project: p, Backend: nsrun.LandlockBackend}, "takes namespaces")
+	refused(nsrun.Config{Project: p, Backend: nsrun.LandlockBackend}, "namespaces are needed")
 	needOwnIDs(t, dir)
 	// Each is sent to the sandbox as a descriptor.
 	for i := range 201 {

@@ -134,7 +134,7 @@ func networkRefusal(d netpolicy.Decision) Refusal {
 	case d.Server:
 		r.Kind, r.Op, r.Why = RefusedServe, "bind", "the port is not published"
 	case d.Group:
-		r.Kind, r.Op, r.Why = RefusedServe, "join", "the host would tell its network of it"
+		r.Kind, r.Op, r.Why = RefusedServe, "join", "the host would announce it on its network"
 	case d.Proto == netpolicy.UDP.String():
 		r.Op = "send"
 	case d.Address == "":
@@ -203,7 +203,7 @@ func (t *refusalTable) owners(lower []byte) {
 	for _, word := range ownerWords {
 		if bytes.Contains(lower, word) {
 			t.add(Refusal{Kind: RefusedSyscall, Op: string(RefusedSyscall), Target: "chown", Rule: "privileges", Count: 1,
-				Why: "root has no privileges in the sandbox, also not for owners and other users", Flag: "--own-ids"})
+				Why: "root has no privileges in the sandbox, not even for owners and other users", Flag: "--own-ids"})
 			return
 		}
 	}

@@ -49,7 +49,7 @@ func refusedAcross(box *plan.Sandbox, from, to string) (r Refusal, ok bool) {
 	with, ok := box.Across(from, to)
 	if ok {
 		r = Refusal{Kind: RefusedWrite, Op: string(RefusedWrite), Target: to, Rule: mountRule, Count: 1,
-			Why: "nothing can be renamed or linked from " + escape.Quote(from) + " to it, because each is mounted by itself"}
+			Why: "nothing can be renamed or linked from " + escape.Quote(from) + " to it, because they are different mounts"}
 		r.allowWith(with)
 	}
 	return r, ok

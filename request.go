@@ -70,7 +70,7 @@ func (q *Request) args() ([]string, error) {
 	case q.Command != "" && len(q.Args) > 0:
 		return nil, &Error{Op: "run", Err: errors.New("a request has Command or Args, not both")}
 	case strings.Contains(q.Command, "\x00") || slices.ContainsFunc(q.Args, func(s string) bool { return strings.Contains(s, "\x00") }):
-		return nil, &Error{Op: "run", Err: errors.New("a command has no zero bytes")}
+		return nil, &Error{Op: "run", Err: errors.New("a command cannot contain zero bytes")}
 	case q.Timeout < 0:
 		return nil, &Error{Op: "run", Err: errors.New(errNegative)}
 	case q.Limits != (Limits{}) && q.Limits.Check() != nil:

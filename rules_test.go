@@ -97,7 +97,7 @@ func TestRuleMistakes(t *testing.T) {
 		rules []string
 		want  string
 	}{
-		{[]string{"block keys", "block !keys/one.pem"}, "an exception does not reach into it"},
+		{[]string{"block keys", "block !keys/one.pem"}, "an exception has no effect there"},
 		{[]string{"rw .."}, "the project " + filepath.Join(dir, "p") + " lies in it"},
 	} {
 		_, err := runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), Rules: pathRules(filepath.Join(dir, "p"), c.rules...)}).Run(t.Context(), nsrun.Request{Command: "true"})

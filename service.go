@@ -58,7 +58,7 @@ const (
 	maxRefused = 3   // questions that are answered with no; after that, nobody is asked
 )
 
-var errEnough = errors.New("nobody is asked any more, after so many answers of no")
+var errEnough = errors.New("nsrun no longer asks, after several answers of no")
 
 // openServices makes what Config.AllowUnix says beyond paths, once for an Execution.
 func (x *Execution) openServices(run bool, suspect func(dir string) bool) error {

@@ -150,7 +150,7 @@ func TestSSHAgentRefuses(t *testing.T) {
 	p := filepath.Join(place(t, "key.pub: x"), "p")
 	dir := sshAgent(t)
 	for allow, want := range map[string]string{
-		"ssh-agent:":                     "no key behind the colon",
+		"ssh-agent:":                     "a key is missing after the colon",
 		"ssh-agent:nobody":               "no key nobody",
 		"ssh-agent:" + p + "/key.pub":    "commands can write to it",
 		"ssh-agent:" + dir + "/missing":  "no such file",

@@ -221,7 +221,7 @@ func (x *Execution) startOnce() error {
 	x.endOwnIDs()
 	if sandbox.Of(x.cmd).HostProc {
 		own := features.Describe(features.OwnProc)
-		x.notices = append(x.notices, Notice{Kind: NoticeProc, Text: "the command has no /proc of its own, for something is " +
+		x.notices = append(x.notices, Notice{Kind: NoticeProc, Text: "the command has no /proc of its own, because something is " +
 			"mounted over this one: it sees which other processes there are, with their arguments; try: " + own.Remedy})
 	}
 	if x.net != nil && x.net.started != nil {
@@ -241,7 +241,7 @@ func (x *Execution) startOnce() error {
 	return nil
 }
 
-// timeIsUp reports whether err says that the command's time was up before it began.
+// timeIsUp reports whether err says that the command timed out before it began.
 func (x *Execution) timeIsUp(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) && x.parent.Err() == nil
 }

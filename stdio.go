@@ -33,7 +33,7 @@ func opensNothing(name string, file any, network bool) error {
 		return fmt.Errorf("%s is a directory", name)
 	}
 	if err == nil && domain != unix.AF_UNIX && !network {
-		return fmt.Errorf("%s is a network socket, which can be connected to anybody: put a pipe in between", name)
+		return fmt.Errorf("%s is a network socket, which the command could connect to any host: use a pipe instead", name)
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ var (
 	ErrNotAvailable = errors.New("there is no sandbox on this machine")       // this machine lacks something that a sandbox needs
 	ErrConfig       = errors.New("the configuration or the request is wrong") // nothing was run
 	ErrExecution    = errors.New("the command could not be executed")         // or its changes could not be dealt with
-	ErrTimeout      = errors.New("the command's time was up")                 // the command was ended
+	ErrTimeout      = errors.New("the command timed out")                     // the command was ended
 )
 
 // ErrDevice is what Run and Start return for one of Config.Devices that commands cannot use.

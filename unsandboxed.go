@@ -24,7 +24,7 @@ func (c *Config) checkSandbox() string {
 	case c.Sandbox > SandboxDisabled:
 		return "there is no such sandbox mode"
 	case c.Sandbox == SandboxDisabled && c.needsSandbox():
-		return "a session, and a workspace that is the root, take a sandbox"
+		return "to continue a session, or to have a workspace as the root, needs a sandbox"
 	}
 	return ""
 }
@@ -64,7 +64,7 @@ const disabledReason = "it is disabled"
 func (x *Execution) startUnsandboxed(why string) error {
 	c, q := &x.runner.config, &x.request
 	x.result.Unsandboxed = why
-	x.notices = []Notice{{Kind: NoticeUnsandboxed, Text: "NO SANDBOX: " + why + ". The command can do all that you can, and changes files at once"}}
+	x.notices = []Notice{{Kind: NoticeUnsandboxed, Text: "NO SANDBOX: " + why + ". The command can do everything that you can, and changes files at once"}}
 	f, err := c.folders(c.suspect(q.Paths))
 	if err != nil {
 		return err

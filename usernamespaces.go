@@ -17,7 +17,7 @@ const opUserns = "allow user namespaces"
 
 var (
 	errUsernsRoot     = errors.New("root's commands have no capabilities, and without them the kernel lets nobody map id 0: run nsrun as an ordinary user")
-	errUsernsLandlock = errors.New("the backend landlock has no mounts that would be locked in them")
+	errUsernsLandlock = errors.New("they need the backend native, whose mounts the kernel locks in them")
 )
 
 // allowNamespaces lets the command make user namespaces, and what goes with them as far as it gains nothing by it; inPlace

@@ -51,7 +51,7 @@ func (x *Execution) Wait() (Result, error) {
 	x.settleLimits() // before their cgroup is removed with the network
 	x.settleNetwork()
 	if errors.Is(err, exec.ErrWaitDelay) {
-		res.note(NoticeOutput, "the end of the output may be missing: it was not taken in time")
+		res.note(NoticeOutput, "the end of the output may be missing: it was not read in time")
 	}
 	if _, exited := errors.AsType[*exec.ExitError](err); exited || errors.Is(err, exec.ErrWaitDelay) {
 		err = nil
@@ -89,7 +89,7 @@ func (x *Execution) end(err error) (Result, error) {
 		case after == Hold && res.Started: // the caller's now
 		case !res.Started && !x.resumed && after != Discard && x.wrote(err):
 			res.Engine, res.Session, res.State = s.Info().Engine, s.ID(), overlay.Kept
-			res.note(NoticeKept, "the command was given up when it had just begun: what it wrote is kept in session "+s.ID())
+			res.note(NoticeKept, "the command was given up just after it began: its changes are kept in session "+s.ID())
 			if derr := s.DropScratch(); derr != nil {
 				err = cmp.Or(err, derr)
 			}

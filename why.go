@@ -116,7 +116,7 @@ func (a *Finding) abstract(q *Request, allowed []string) {
 	a.Kind = "socket"
 	switch {
 	case !q.Network:
-		a.deny(Refusal{Kind: RefusedUnix, Rule: "network", Why: "abstract sockets of the host are of its own network", Flag: "--net host --allow-unix @"})
+		a.deny(Refusal{Kind: RefusedUnix, Rule: "network", Why: "abstract sockets of the host belong to its own network", Flag: "--net host --allow-unix @"})
 	case !slices.Contains(allowed, AbstractSockets):
 		a.deny(Refusal{Kind: RefusedUnix, Rule: "socket", Why: "sockets of the host are hidden", Flag: "--allow-unix @"})
 	default:
@@ -137,7 +137,7 @@ func (a *Finding) host(x *Execution) error {
 		return err
 	}
 	if asked.Any || asked.Suffix || asked.Prefix.IsValid() && !asked.Prefix.IsSingleIP() || asked.First != asked.Last {
-		return &Error{"ask about", a.Target, errors.New("only one host, and one port of it, can be asked about")}
+		return &Error{"ask about", a.Target, errors.New("ask about one host, and at most one port of it")}
 	}
 	own := asked.Prefix.IsValid() && asked.Prefix.Addr().IsLoopback()
 	switch {

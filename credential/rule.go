@@ -86,13 +86,13 @@ func parse(text string) (r Rule, err error) {
 			break // a comma in a path
 		}
 		if *to != "" || value == "" {
-			return r, errors.New(name + " is there twice, or empty")
+			return r, errors.New(name + " is given twice, or is empty")
 		}
 		*to, rest = value, rest[:i]
 	}
 	switch kind, value, _ := strings.Cut(rest, ":"); {
 	case value == "" || kind != "env" && kind != "file":
-		return r, errors.New("a secret is env:NAME, of a variable, or file:PATH")
+		return r, errors.New("a secret is env:NAME (a variable) or file:PATH")
 	case kind == "env":
 		r.Env = value
 	default:
@@ -113,7 +113,7 @@ func (r *Rule) Check() error {
 	switch {
 	case r.Git:
 		if *r != (Rule{Host: r.Host, Port: r.Port, Git: true}) {
-			return errors.New("a credential of git's has a host, and nothing else")
+			return errors.New("git: takes a host and nothing else")
 		}
 	case (r.Env == "") == (r.File == ""):
 		return errors.New("a secret comes from a variable, or from a file")
@@ -122,11 +122,11 @@ func (r *Rule) Check() error {
 	case r.File != "" && !strings.HasPrefix(r.File, "/") && !strings.HasPrefix(r.File, "~/"):
 		return errors.New("the path of a file is absolute, or begins with ~/")
 	case r.Header != "" && r.User != "":
-		return errors.New("a user is for the header Authorization")
+		return errors.New("user= needs the header Authorization")
 	case r.Header != "" && !isToken(r.Header):
 		return fmt.Errorf("%s is not the name of a header", escape.Quote(r.Header))
 	case r.Header != "" && isReserved(r.Header):
-		return fmt.Errorf("the header %s is not for a secret", escape.Quote(r.Header))
+		return fmt.Errorf("the header %s cannot contain a secret", escape.Quote(r.Header))
 	case strings.ContainsAny(r.User, ":\x00\r\n") || !isText(r.User):
 		return fmt.Errorf("%s is not the name of a user", escape.Quote(r.User))
 	case r.URL != "" && (!isVariable(name) || !isText(r.URL) || strings.Contains(r.URL, " ")):
@@ -284,7 +284,7 @@ func CheckSecret(secret string) error {
 	case secret == "":
 		return errors.New("the secret is empty")
 	case !isText(secret):
-		return errors.New("the secret has characters that a header cannot have")
+		return errors.New("the secret contains characters that a header cannot contain")
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ var (
 
 	// ErrRootGone comes from the iterator if a root was removed or renamed: its path now leads to something else, or
 	// does not exist. A removed root has no more events; a renamed one is still watched at its new path.
-	ErrRootGone = errors.New("the directory that is watched was removed or renamed")
+	ErrRootGone = errors.New("the watched directory was removed or renamed")
 
 	// ErrClosed comes from the iterator of a closed Watcher.
 	ErrClosed = errors.New("the watcher was closed")

@@ -105,7 +105,7 @@ type Feature struct {
 	cause error // of Why
 }
 
-// Takes says which kernel has the feature, and what else it needs: "it takes Linux 6.12, and …".
+// Takes says which kernel has the feature, and what else it needs: "it needs Linux 6.12, and …".
 func (f Feature) Takes() string {
 	var parts []string
 	if f.Since != "" {
@@ -117,7 +117,7 @@ func (f Feature) Takes() string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return "it takes " + strings.Join(parts, ", and ")
+	return "it needs " + strings.Join(parts, ", and ")
 }
 
 // Err returns nil if the feature is there, otherwise a *MissingError.

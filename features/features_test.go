@@ -131,7 +131,7 @@ func errorText(err error) string {
 // that is known.
 func TestErr(t *testing.T) {
 	err := Lacks(LandlockScopes, unix.E2BIG)
-	want := "this machine has no landlock scopes: argument list too long (it takes Linux 6.12, and landlock among the kernel's lsm= parameter)"
+	want := "this machine has no landlock scopes: argument list too long (it needs Linux 6.12, and landlock among the kernel's lsm= parameter)"
 	if err.Error() != want || !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, unix.E2BIG) {
 		t.Errorf("%v", err)
 	}
@@ -241,7 +241,7 @@ func TestUnknown(t *testing.T) {
 				t.Errorf("%s is %s: %s", name, got.Status, got.Why)
 			}
 		}
-		if got := found[Overlay]; got.Status != Unknown || got.Why != "not tried: it takes mount namespaces" {
+		if got := found[Overlay]; got.Status != Unknown || got.Why != "not tested: it needs mount namespaces" {
 			t.Errorf("%+v", got)
 		}
 	})

@@ -96,7 +96,7 @@ func try(i int) *outcome {
 	o := &outcome{}
 	switch e := &table[i]; {
 	case e.on != "" && try(find(e.on)).status != Yes:
-		o.err = errors.New("not tried: it takes " + string(e.on))
+		o.err = errors.New("not tested: it needs " + string(e.on))
 	default:
 		o.err = e.try()
 		o.status = says(o.err)

@@ -20,7 +20,7 @@ const (
 )
 
 var (
-	errWrong     = errors.New("the reply is not an answer")
+	errWrong     = errors.New("the reply does not answer the query")
 	errTruncated = errors.New("the answer is truncated")
 )
 

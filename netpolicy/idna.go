@@ -17,7 +17,7 @@ func toASCII(name string) (string, error) {
 	}
 	s, err := idna.Lookup.ToASCII(name)
 	if err != nil {
-		return "", errors.New("this is not the name of a host in any language: " + escape.Quote(err.Error()))
+		return "", errors.New("this is not a valid host name: " + escape.Quote(err.Error()))
 	}
 	return s, nil
 }

@@ -63,13 +63,13 @@ func parse(s string) (r Rule, err error) {
 		r.Suffix, host = true, rest
 	}
 	if strings.Contains(host, "*") {
-		return r, errors.New("* stands for a whole name, or before the first dot: *.example.org")
+		return r, errors.New("* must be the whole name, or stand before the first dot: *.example.org")
 	}
 	if r.Host, err = CanonicalName(host); err != nil {
 		return r, err
 	}
 	if r.Host == "localhost" || strings.HasSuffix(r.Host, ".localhost") {
-		return r, errors.New("no name leads to this machine; write the address, 127.0.0.1 or [::1]")
+		return r, errors.New("a name in a rule cannot mean this machine; write the address, 127.0.0.1 or [::1]")
 	}
 	return r, nil
 }
@@ -141,7 +141,7 @@ func parsePrefix(s string) (netip.Prefix, error) {
 		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
 	}
 	if p != p.Masked() {
-		return netip.Prefix{}, errors.New("the address has bits beyond the prefix; meant is " + p.Masked().String() + " or " + p.Addr().String())
+		return netip.Prefix{}, errors.New("the address has bits beyond the prefix; write " + p.Masked().String() + " or " + p.Addr().String())
 	}
 	return p, noDestination(p)
 }

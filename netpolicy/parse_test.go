@@ -126,7 +126,7 @@ func TestParse(t *testing.T) {
 		{"localhost:80", "127.0.0.1"},
 		{"*.localhost", "127.0.0.1"},
 		{"\xff\xfe.example", "UTF-8"},
-		{"\u2488.example\u00ad\u200d.x", "not the name"},
+		{"\u2488.example\u00ad\u200d.x", "not a valid host name"},
 		{"sctp:example.org:80", "not a"},
 		{"icmp:10.0.0.1", "not a"},
 	} {

@@ -36,7 +36,7 @@ type clone struct {
 	waited bool // it was made before it was wanted, and may have died since
 	domain bool // its first process ends all others, if it is asked to: nothing does if it is killed
 
-	timedOut bool // the command's time was up, as PID 1 has it
+	timedOut bool // the command timed out, as PID 1 has it
 
 	unknown bool             // the reports ended before anybody said its pid
 	mounts  bool             // it has a mount namespace already

@@ -21,7 +21,7 @@ import (
 // once. The command enters a second one in that, with the rules about files, and so cannot send signals to, or look into,
 // the process above it.
 
-var errConfinement = errors.New("without namespaces a command shares all of them, has no mounts, is in no background, and has a process above it")
+var errConfinement = errors.New("without namespaces, Share is All, there are no Mounts, Layers and Background, and the command is not PID 1")
 
 const (
 	landlockPathBeneath = 1 // LANDLOCK_RULE_PATH_BENEATH

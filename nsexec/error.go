@@ -84,7 +84,7 @@ const (
 	PartMade    = Part(prog.PartMade)    // the target is there and is something else
 )
 
-var errGone = errors.New("the sandbox went away before the command was executed")
+var errGone = errors.New("the sandbox ended before the command was executed")
 
 // KilledError is the cause if a signal ended PID 1, or the process in its place, before it reported that the command
 // was executed. The command may have been executed just before.

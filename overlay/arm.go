@@ -167,7 +167,7 @@ func (s *Session) rearm(ctx context.Context) (err error) {
 		return nil
 	}
 	if _, left, err := s.dir.LstatIf(copiedName); err != nil || left {
-		return cmp.Or(err, errors.New("what its last command wrote could not be stored"))
+		return cmp.Or(err, errors.New("the changes of its last command could not be stored"))
 	}
 	h, roots, err := tree.Unpacked(s.dir)
 	if err == unix.ENOENT {

@@ -100,7 +100,7 @@ func (s *Session) recollect() error {
 // compareCopy finds out what the command did to the copy of root i.
 func (s *Session) compareCopy(p *tree.Packer, i int) (*tree.Node, error) {
 	if i >= len(s.copies) || s.copies[i].Low == nil {
-		return nil, errors.New("it is not known any more what the copy was like")
+		return nil, errors.New("the record of what was copied is missing")
 	}
 	h, err := s.area().Open(store.UpperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil {

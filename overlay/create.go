@@ -197,7 +197,7 @@ func (s *Session) openRoots(roots []string, statePath string) error {
 			return fail(errors.New("the whole file system cannot be a root"))
 		}
 		if paths.Inside(statePath, p) {
-			return fail(fmt.Errorf("it holds the state directory %s", escape.Quote(statePath)))
+			return fail(fmt.Errorf("it contains the state directory %s", escape.Quote(statePath)))
 		}
 		if paths.Inside(p, statePath) {
 			return fail(fmt.Errorf("it lies in the state directory %s", escape.Quote(statePath)))
@@ -210,7 +210,7 @@ func (s *Session) openRoots(roots []string, statePath string) error {
 			case paths.Inside(p, o):
 				return fail(fmt.Errorf("it lies in another root, %s", escape.Quote(o)))
 			case paths.Inside(o, p):
-				return fail(fmt.Errorf("it holds another root, %s", escape.Quote(o)))
+				return fail(fmt.Errorf("it contains another root, %s", escape.Quote(o)))
 			}
 		}
 		h, err := tree.OpenAbs(p, unix.O_PATH|unix.O_DIRECTORY)

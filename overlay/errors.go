@@ -86,7 +86,7 @@ var (
 	ErrOverlap = errors.New("both changed the same lines")
 
 	// ErrNoBase says that two versions cannot be merged, because their common base was not kept, see Preserve.
-	ErrNoBase = errors.New("no version that both began with was kept")
+	ErrNoBase = errors.New("the version that both changed was not kept")
 
 	// ErrNotText says that two versions cannot be merged, because one is not text, or is too large.
 	ErrNotText = errors.New("one side is not text, or is too large")
@@ -233,4 +233,4 @@ func (e *CommitError) Unwrap() error { return e.Err }
 var ErrNoCommit = errors.New("nothing to take back")
 
 // ErrLeftOut is what Commit wraps if it would commit git's index, but not all objects that the index names.
-var ErrLeftOut = errors.New("it names objects of git that are left out")
+var ErrLeftOut = errors.New("it names git objects that the commit leaves out")

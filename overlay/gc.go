@@ -299,4 +299,4 @@ func (heldError) Error() string {
 }
 func (heldError) Unwrap() error { return ErrBuiltOn }
 
-var errInterrupted = errors.New("something was interrupted in it, and could neither be finished nor taken back")
+var errInterrupted = errors.New("an interrupted operation in it could be neither finished nor taken back")

@@ -82,7 +82,7 @@ func (s *Session) packed(i int) (tree.Tree, error) {
 	h, roots, err := tree.Unpacked(s.dir)
 	switch {
 	case err == unix.ENOENT && s.busy:
-		return nil, errors.New("its changes can be listed when its command has ended")
+		return nil, errors.New("its changes can be listed only when its command has ended")
 	case err == unix.ENOENT:
 		return nil, s.lost()
 	case err != nil:
@@ -103,6 +103,6 @@ func (s *Session) lost() error {
 }
 
 var (
-	errLost    = errors.New("what its command wrote was in memory, and is lost: the program was killed before it could store it")
-	errUnknown = errors.New("what its command wrote was not compared with the project: the program was killed before it could do that")
+	errLost    = errors.New("the changes of its command were in memory and are lost: the program was killed before it could store them")
+	errUnknown = errors.New("the changes of its command are not known: the program was killed before it could compare them with the project")
 )

@@ -117,7 +117,7 @@ func (s *Session) checkDependents() error {
 func (s *Session) standOn(statePath, id string) (lock *tree.Handle, err error) {
 	fail := func(err error) (*tree.Handle, error) {
 		lock.Close()
-		return nil, &Error{Op: "stand on session", Path: id, Err: err}
+		return nil, &Error{Op: "build on session", Path: id, Err: err}
 	}
 	name, err := store.FindSession(s.state, id)
 	if err != nil {
@@ -143,12 +143,12 @@ func (s *Session) standOn(statePath, id string) (lock *tree.Handle, err error) {
 			return fail(fmt.Errorf("%s is not a root of it", escape.Quote(string(r.Path))))
 		}
 		if below.Roots[i].Ino != r.Ino {
-			return fail(fmt.Errorf("%s is another directory than it was for that session", escape.Quote(string(r.Path))))
+			return fail(fmt.Errorf("%s is no longer the directory that it was for that session", escape.Quote(string(r.Path))))
 		}
 	}
 	for _, b := range s.below {
 		if b.Meta.Engine != store.Overlay {
-			return fail(fmt.Errorf("session %s is not stored as layers can be: commit it first", b.ID))
+			return fail(fmt.Errorf("session %s is not stored in a form that can be a layer: commit it first", b.ID))
 		}
 	}
 	f, err := dir.Open(store.StoodName, unix.O_PATH|unix.O_NOFOLLOW)

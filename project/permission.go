@@ -34,9 +34,9 @@ func (p Permission) check() error {
 	case p.Decision != Allow && p.Decision != Deny:
 		return &Error{"store permission", p.Target, fmt.Errorf("%s is not a decision", p.Decision)}
 	case p.Project != "" && (!filepath.IsAbs(p.Project) || !clean(p.Project)):
-		return &Error{"store permission", p.Project, fmt.Errorf("a project is an absolute path")}
+		return &Error{"store permission", p.Project, fmt.Errorf("a project must be an absolute path")}
 	case p.Target == "" || strings.ContainsRune(p.Target, 0):
-		return &Error{"store permission", p.Target, fmt.Errorf("a target is neither empty nor has a NUL")}
+		return &Error{"store permission", p.Target, fmt.Errorf("a target must not be empty or contain a NUL byte")}
 	}
 	return nil
 }

@@ -325,7 +325,7 @@ func (w *recorder) befores() {
 		}
 		if !it.listed {
 			if it.wasFile() {
-				w.omit(it, fmt.Errorf("it is one of more than %d changes", len(listed)))
+				w.omit(it, fmt.Errorf("the execution has more than %d changes", len(listed)))
 			}
 			continue
 		}

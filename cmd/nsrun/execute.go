@@ -160,7 +160,7 @@ func (r *runner) tell(res nsrunlib.Result) {
 	}
 }
 
-// timeOut says that the command's time was up.
+// timeOut says that the command timed out.
 func (r *runner) timeOut() int {
 	r.timedOut = true
 	console.Say("timed out after %s", r.o.timeout)

@@ -257,7 +257,7 @@ func (r *runner) collect() error {
 	if why := r.execution.Unstored(); why != nil {
 		console.Say("%s", why)
 		if r.session.Info().Engine == overlay.EngineTmpfs {
-			console.Say("the changes can be committed now, or are lost")
+			console.Say("commit the changes now, or they are lost")
 		}
 	}
 	return err

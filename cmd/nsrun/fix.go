@@ -56,7 +56,7 @@ func remedies(user string, read func(name string) string) (list []remedy) {
 		}
 	}
 	if read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1" && read(profileName) == "" {
-		list = append(list, remedy{"AppArmor keeps programs that it does not know from making user namespaces",
+		list = append(list, remedy{"AppArmor lets only programs with a profile make user namespaces",
 			[]remedyFile{{profileName, profile}}, [][]string{{"apparmor_parser", "-r", profileName}}})
 	}
 	if !strings.Contains(read("/proc/filesystems"), "\toverlay") {

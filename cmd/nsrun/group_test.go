@@ -34,7 +34,7 @@ func TestGroup(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	notice := "nsrun: group of " + filepath.Join(dir, "p") + " does not exist in the sandbox: what belongs to it cannot be changed in an overlay (try: nsrun run --engine copy)\n"
+	notice := "nsrun: group of " + filepath.Join(dir, "p") + " does not exist in the sandbox: the command cannot change files of that group in an overlay (try: nsrun run --engine copy)\n"
 	for _, c := range []struct {
 		args    string
 		gid     uint32

@@ -155,7 +155,7 @@ func TestHomeKeep(t *testing.T) {
 		l.sh("cd; mkdir -p .config/tool .config/fish .local/bin; echo 1 >.config/tool/a; echo 2 >.config/fish/config.fish; echo 3 >.local/bin/prog; echo 4 >.config/x/old; ln -s /etc/passwd .config/tool/l; mkfifo .config/tool/p; "+
 			"echo 5 >.config/tool/s; chmod u+s .config/tool/s; rm -rf link; mkdir link; echo 6 >link/f; rm -r out; chmod 700 .config/tool; echo 7 >.bashrc", "--discard")
 		status, out := l.in("p", "home", "keep", "../.config/tool", l.home+"/.config/fish")
-		if status == 0 || strings.Count(out, "it is no file") < 1 || !strings.Contains(out, "held back: ~/.config/fish/config.fish (shell startup file)") {
+		if status == 0 || strings.Count(out, "it is not a file") < 1 || !strings.Contains(out, "held back: ~/.config/fish/config.fish (shell startup file)") {
 			t.Errorf("status %d\n%s", status, out)
 		}
 		if b, err := os.ReadFile(l.home + "/.config/tool/a"); string(b) != "1\n" {

@@ -88,7 +88,7 @@ func (o *runOptions) takeGiven() (given []nsrunlib.Need, err error) {
 		p, err := pathrule.Parse(pathrule.Anchor(physical("/"), rule.pattern), os.Getenv)
 		base, literal := p.Base()
 		if err == nil && !literal {
-			err = errors.New("a file with patterns is not learned: only paths are")
+			err = errors.New("a path is needed: patterns cannot be learned")
 		}
 		if err != nil {
 			return nil, usage.Errorf("learn", "--%s %s: %s", rule.kind, escape.Quote(rule.pattern), err)
@@ -192,7 +192,7 @@ func (*runner) failLearned(l nsrunlib.Lesson, e *nsrunlib.LearnError) int {
 	if len(e.Closed) == 0 {
 		return console.Fail(e)
 	}
-	return console.Fail(errors.New("the command fails, and not everything that it was refused was allowed"))
+	return console.Fail(errors.New("the command fails, and some of what it was refused was not allowed"))
 }
 
 // placeOfNew opens the directory of a file that does not exist yet. Commands can have made no link to it.

@@ -44,14 +44,14 @@ func (f *lessonFile) text() ([]byte, error) {
 	}
 	before := []string{"Learned by nsrun: the least that this command needs.", "", "    " + escape.Command(f.command)}
 	if len(f.lesson.Needs) == 0 {
-		before[0] = "Learned by nsrun: this command needs nothing but what holds already."
+		before[0] = "Learned by nsrun: this command needs no more than is allowed already."
 	}
 	var behind []string
 	for _, r := range f.lesson.Without {
 		behind = append(behind, r.String())
 	}
 	if len(behind) > 0 {
-		behind = slices.Insert(behind, 0, "It was refused this too, and did without:")
+		behind = slices.Insert(behind, 0, "It was also refused the following, and does not need it:")
 	}
 	text := config.Written(before, lists, behind)
 	layer, wrong := config.Decode("learned", config.User, text, &config.Facts{Home: host.Home(), Project: f.project})
@@ -60,7 +60,7 @@ func (f *lessonFile) text() ([]byte, error) {
 	}
 	for _, n := range f.lesson.Needs {
 		if !layer.Says(f.key(n.Kind), f.parsed(n)) {
-			return nil, fmt.Errorf("learn: %s cannot stand in a file", escape.Quote(n.Target))
+			return nil, fmt.Errorf("learn: %s cannot be written to a configuration file", escape.Quote(n.Target))
 		}
 	}
 	return text, nil

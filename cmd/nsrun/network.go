@@ -54,9 +54,9 @@ func (r *runner) tellNetwork(res nsrunlib.Result) {
 	for i, d := range denied {
 		if i == mostDenied {
 			if more := len(denied) - i; r.network.Omitted > 0 {
-				console.Say("%d more were denied, which --report has, and others that it only counts", more)
+				console.Say("%d more were denied (--report lists them), and others that --report only counts", more)
 			} else {
-				console.Say("%d more were denied: --report has them all", more)
+				console.Say("%d more were denied: --report lists them all", more)
 			}
 			break
 		}

@@ -55,11 +55,11 @@ func TestLimitsWithoutCgroups(t *testing.T) {
 				}
 				out, _ := cmd.CombinedOutput()
 				status, said := cmd.ProcessState.ExitCode(), string(out)
-				if testenv.Root() && !strings.Contains(said, "memory limit 96 MiB is held by nsrun alone") {
+				if testenv.Root() && !strings.Contains(said, "memory limit 96 MiB is enforced by nsrun itself") {
 					t.Errorf("nothing says how it is held: %s", said)
 				}
 				reached := strings.Contains(said, "killed: "+c.want+" limit")
-				switch byKernel := c.want == "process" && !strings.Contains(said, "process limit 100 processes is held by nsrun alone"); {
+				switch byKernel := c.want == "process" && !strings.Contains(said, "process limit 100 processes is enforced by nsrun itself"); {
 				case over && !byKernel && (status != 137 || !reached), !over && (status != 0 || reached), over && status == 0:
 					t.Errorf("status %d: %s", status, said)
 				}

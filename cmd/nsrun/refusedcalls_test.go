@@ -102,7 +102,7 @@ func TestRefusedEach(t *testing.T) {
 			for _, verb := range verbs {
 				got := run(verb.args...)
 				fails := strings.Contains(call.fails, verb.name) && !(testenv.Root() && verb.name == "rules") // which the kernel enforces for root
-				line := "no " + string(call.says) + ": " + errno.Error() + " (it takes "
+				line := "no " + string(call.says) + ": " + errno.Error() + " (it needs "
 				switch {
 				case !fails && got.status != 0:
 					t.Errorf("%s is refused with %v: %s: status %d\n%s", call.name, errno, verb.name, got.status, got.out)
@@ -124,7 +124,7 @@ func TestRefusedEach(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := run("run", "--backend", "landlock", "--discard", "--", "true")
-	named := strings.Contains(got.out, "a seccomp filter holds nsrun itself") || strings.Contains(got.out, "no landlock scopes: ")
+	named := strings.Contains(got.out, "nsrun itself runs under a seccomp filter") || strings.Contains(got.out, "no landlock scopes: ")
 	if got.status != 125 || !named || strings.Count(got.out, "\n") != 1 {
 		t.Errorf("landlock_restrict_self: status %d\n%s", got.status, got.out)
 	}

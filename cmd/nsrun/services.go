@@ -17,7 +17,7 @@ func (r *runner) tellServices() {
 			continue
 		}
 		if told++; told > mostDenied {
-			console.Say("more uses of services were refused: --report has them")
+			console.Say("more uses of services were refused: --report lists them")
 			return
 		}
 		about := u.About

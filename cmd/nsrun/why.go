@@ -59,7 +59,7 @@ func (r *runner) why(subjects []string, asJSON bool) int {
 		return console.Fail(r.typed(err))
 	}
 	if c.Sandbox == nsrunlib.SandboxDisabled {
-		console.Say("NO SANDBOX: it is disabled, and what follows does not hold")
+		console.Say("NO SANDBOX: it is disabled, so nothing of the following applies")
 	}
 	lib := nsrunlib.NewRunner(c)
 	list := make([]nsrunlib.Finding, 0, len(subjects))

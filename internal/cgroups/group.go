@@ -33,7 +33,7 @@ type Group struct {
 
 var (
 	errNoTree = errors.New("no cgroup v2 is mounted, and none can be mounted")
-	errStays  = errors.New("something in the cgroup does not end")
+	errStays  = errors.New("a process in the cgroup does not end")
 )
 
 // open opens a directory.

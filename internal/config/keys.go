@@ -111,7 +111,7 @@ var Keys = [numKeys]Key{
 	mode: {Table: "sandbox", Name: "mode", Kind: Word, Default: `"required"`, Words: sandboxModes, stricter: stricterMode,
 		Doc: "preferred runs commands without a sandbox where there can be none, and says so each time (--sandbox)"},
 	backend: {Table: "sandbox", Name: "backend", Kind: Word, Default: `"auto"`, Words: backends, stricter: stricterBackend,
-		Doc: "native takes namespaces, landlock none, and auto what this machine allows (--backend)"},
+		Doc: "native uses namespaces, landlock does not, and auto uses what this machine allows (--backend)"},
 	isolateNetwork: {Table: "sandbox", Name: "isolate_network", Kind: Bool, Default: "true", stricter: onlyTrue,
 		Doc: "false asks for the network of this host, which needs approval every time (--net host)"},
 	isolatePIDs: {Table: "sandbox", Name: "isolate_pids", Kind: Bool, Default: "true", parse: alwaysTrue,
@@ -263,7 +263,7 @@ func parseAbsolute(text string, f *Facts) (string, error) {
 func parseCache(text string, f *Facts) (string, error) {
 	dir, err := absolute(text, f, func(name string) string { return name })
 	if err == nil && (f.Home == "" || !strings.HasPrefix(dir, strings.TrimSuffix(f.Home, "/")+"/")) {
-		err = errors.New("a cache lies below the home directory")
+		err = errors.New("a cache must be below the home directory")
 	}
 	return dir, err
 }
@@ -282,10 +282,10 @@ func absolute(text string, f *Facts, form func(string) string) (string, error) {
 		}
 		text = form(f.Home) + text[1:]
 	case text[0] == '~':
-		return "", errors.New("only ~/ stands for a home directory; that of another user is written in full")
+		return "", errors.New("only ~/ stands for a home directory; write that of another user in full")
 	case text[0] != '/':
 		if f.Project == "" {
-			return "", errors.New("there is no project that a relative path could be below")
+			return "", errors.New("a relative path needs a project, and there is none")
 		}
 		text = form(f.Project) + "/" + text
 	}
@@ -294,7 +294,7 @@ func absolute(text string, f *Facts, form func(string) string) (string, error) {
 
 func parseUnix(text string, f *Facts) (string, error) {
 	if text == "@" {
-		return "", errors.New("abstract sockets are not for a file (--allow-unix @)")
+		return "", errors.New("abstract sockets cannot be allowed in a file, only with --allow-unix @")
 	}
 	if _, ok, err := service.Parse(text); ok {
 		return text, err
@@ -322,7 +322,7 @@ func parseName(text string, _ *Facts) (string, error) {
 		return "", errors.New("not the name of a variable")
 	}
 	if strings.Contains(text, "*") {
-		return "", errors.New("variables are named one by one, not by patterns")
+		return "", errors.New("name each variable; patterns are not allowed")
 	}
 	return text, nil
 }

@@ -49,11 +49,11 @@ func setLimit(to any, text string) (err error) {
 		}
 	case *int:
 		if *to, err = strconv.Atoi(text); err != nil {
-			return errors.New("not a number that fits")
+			return errors.New("the number is too large or too small")
 		}
 	case *float64:
 		if *to, err = strconv.ParseFloat(text, 64); err != nil {
-			return errors.New("not a number that fits")
+			return errors.New("the number is too large or too small")
 		}
 	case *bool:
 		*to = text == "true"
@@ -104,7 +104,7 @@ func parseLimit(key int, text string) (string, error) {
 	case key == swap:
 		return text, nil
 	case text == unlimited:
-		return "", errors.New("without a limit the key is left out")
+		return "", errors.New("for no limit, leave the key out")
 	case l == (limits.Limits{}):
 		return "", errors.New("the limit must not be zero")
 	}

@@ -153,7 +153,7 @@ func (p *Policy) check() error {
 	}
 	for _, items := range [...][]Item{p.Settings[allowNet].Items, p.Settings[publish].Items, p.networks()} {
 		if len(items) > 0 {
-			return &Error{Pos: net.Pos, Text: "isolate_network = false leaves no rules, and there are some: " + items[0].Pos.String()}
+			return &Error{Pos: net.Pos, Text: "isolate_network = false drops all network rules, but there are some: " + items[0].Pos.String()}
 		}
 	}
 	return nil

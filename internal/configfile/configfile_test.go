@@ -70,7 +70,7 @@ func TestFiles(t *testing.T) {
 		}},
 		{name: "user's leads nowhere", make: link("DIR/none", user), want: "-"},
 		{name: "user's leads to itself", make: link("config.toml", user), want: "too many levels of symbolic links"},
-		{name: "user's leads into the project", tree: []string{"p/mine.toml" + one}, make: link("DIR/p/mine.toml", user), want: "which a command in a sandbox can have written"},
+		{name: "user's leads into the project", tree: []string{"p/mine.toml" + one}, make: link("DIR/p/mine.toml", user), want: "which a command in a sandbox could have written"},
 		{name: "user's leads to a device", make: link("/dev/zero", user), want: "others can write to it"},
 		{name: "user's leads to what is for all", tree: []string{"home/dotfiles/nsrun.toml" + one}, make: func(dir string) error {
 			if err := os.Chmod(filepath.Join(dir, "home/dotfiles/nsrun.toml"), 0o666); err != nil {
@@ -81,9 +81,9 @@ func TestFiles(t *testing.T) {
 		{name: "project's is a directory", tree: []string{project + "/"}, want: "not a regular file"},
 		{name: "project's is a FIFO", make: func(dir string) error { return unix.Mkfifo(filepath.Join(dir, project), 0o600) }, want: "not a regular file"},
 		{name: "project's is a socket", make: func(dir string) error { return unix.Mknod(filepath.Join(dir, project), unix.S_IFSOCK|0o600, 0) }, want: "no such device or address"},
-		{name: "project's is a link", tree: []string{"p/other.toml" + one}, make: link("other.toml", project), want: "it is a symbolic link, and must be a file"},
-		{name: "project's is a link to nothing", make: link("none", project), want: "it is a symbolic link, and must be a file"},
-		{name: "project's leads to a process", make: link("/proc/self/fd/0", project), want: "it is a symbolic link, and must be a file"},
+		{name: "project's is a link", tree: []string{"p/other.toml" + one}, make: link("other.toml", project), want: "it is a symbolic link, but must be a regular file"},
+		{name: "project's is a link to nothing", make: link("none", project), want: "it is a symbolic link, but must be a regular file"},
+		{name: "project's leads to a process", make: link("/proc/self/fd/0", project), want: "it is a symbolic link, but must be a regular file"},
 		{name: "project's is for all", tree: []string{project + one}, make: func(dir string) error { return os.Chmod(filepath.Join(dir, project), 0o666) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

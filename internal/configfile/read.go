@@ -72,7 +72,7 @@ func throughLinks(path string, written []string) (string, error) {
 	case err != nil:
 		return "", err
 	case suspect(filepath.Dir(real)):
-		return "", fmt.Errorf("it leads to %s, which a command in a sandbox can have written", escape.Quote(real))
+		return "", fmt.Errorf("it leads to %s, which a command in a sandbox could have written", escape.Quote(real))
 	}
 	return real, nil
 }
@@ -108,7 +108,7 @@ func ReadProject(path string) ([]byte, error) {
 	case unix.ENOENT, unix.ENOTDIR:
 		return nil, nil
 	case unix.ELOOP:
-		return nil, errors.New("it is a symbolic link, and must be a file")
+		return nil, errors.New("it is a symbolic link, but must be a regular file")
 	default:
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 var ErrSplit = errors.New("it is split (see core.splitIndex)")
 
 var (
-	errHashes = errors.New("its objects are named in different ways")
+	errHashes = errors.New("its objects are named by different hashes")
 	errSparse = errors.New("it is sparse in different ways")
 )
 

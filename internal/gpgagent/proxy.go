@@ -218,5 +218,5 @@ func (c *client) exchange(line string) (answer string, data []string, err error)
 			}
 		}
 	}
-	return "", nil, errors.New("the agent says more than " + strconv.Itoa(maxAnswer) + " lines")
+	return "", nil, errors.New("the answer of the agent has more than " + strconv.Itoa(maxAnswer) + " lines")
 }

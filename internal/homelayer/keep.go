@@ -19,11 +19,11 @@ import (
 
 // What keeps a path from being copied into the home directory.
 var (
-	ErrLink     = errors.New("there is a symbolic link on the way")
-	ErrSpecial  = errors.New("it is no file, directory or symbolic link, or it is set-user-id or set-group-id")
-	ErrDeleted  = errors.New("commands deleted it in the home layer: nothing is there to be kept")
+	ErrLink     = errors.New("its path contains a symbolic link")
+	ErrSpecial  = errors.New("it is not a file, directory or symbolic link, or it is set-user-id or set-group-id")
+	ErrDeleted  = errors.New("commands deleted it in the home layer: there is nothing to keep")
 	ErrExists   = errors.New("it is in the home directory already")
-	ErrKind     = errors.New("in the home directory it is of another kind")
+	ErrKind     = errors.New("in the home directory it has another type")
 	ErrNotThere = errors.New("it is not in the home layer")
 )
 

@@ -44,7 +44,7 @@ const mostPending = 8
 
 var (
 	// ErrUnfit says that the file system cannot hold a layer.
-	ErrUnfit = errors.New("an overlay cannot keep what is written on this file system")
+	ErrUnfit = errors.New("this file system cannot hold the changes of an overlay")
 	// ErrBusy says that a command uses the layer.
 	ErrBusy = errors.New("a command uses it")
 )

@@ -56,7 +56,7 @@ func Builds(home string, more []string) (p mounts.Plan, err error) {
 }
 
 var (
-	errNotInHome   = errors.New("it does not lie below the home directory")
+	errNotInHome   = errors.New("it is not below the home directory")
 	errHiddenCache = errors.New("it is a place of secrets, and hidden")
 )
 

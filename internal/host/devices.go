@@ -32,8 +32,8 @@ var deviceSets = [...]deviceSet{
 var wholeHost = [...]string{"/dev/mem", "/dev/kmem", "/dev/port", "/dev/kmsg"}
 
 var (
-	errNotDevice   = errors.New("not a character device: a disk, or a directory of devices, would be all that is in it")
-	errHostMemory  = errors.New("it is the memory of this host, or its log")
+	errNotDevice   = errors.New("it is not a character device; nsrun shows no disks and no directories of devices")
+	errHostMemory  = errors.New("it gives access to the memory or the log of this host")
 	errNotBelowDev = errors.New("neither nvidia, dri or kvm, nor a path below /dev")
 )
 

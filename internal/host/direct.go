@@ -136,7 +136,7 @@ func directRoot(root string) (string, error) {
 	}
 	for _, home := range Homes() {
 		if real, err := RealPath(home); err == nil && paths.Inside(real, abs) {
-			return "", errors.New("it holds the home directory")
+			return "", errors.New("it contains the home directory")
 		}
 	}
 	if isGitDir(abs) {
@@ -293,7 +293,7 @@ func (d *direct) target(file, text string) (string, error) {
 	case err == nil:
 		return real, nil
 	case d.canMake(name):
-		return "", fmt.Errorf("%s leads to %s, where nothing is", escape.Quote(file), escape.Quote(clean))
+		return "", fmt.Errorf("%s leads to %s, which does not exist", escape.Quote(file), escape.Quote(clean))
 	}
 	return "", nil
 }

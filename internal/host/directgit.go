@@ -458,7 +458,7 @@ func (d *direct) named(file string, l runslater.Lead, from string, own bool) (st
 		return to, nil
 	}
 	if d.at[to] {
-		return "", fmt.Errorf("%s of %s is %s, which is written to", l.Key, escape.Quote(file), escape.Quote(to))
+		return "", fmt.Errorf("%s of %s is %s, which commands can write to", l.Key, escape.Quote(file), escape.Quote(to))
 	}
 	if err := single(to); err != nil && l.Kind == runslater.LeadInclude {
 		return "", err

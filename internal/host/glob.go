@@ -17,7 +17,7 @@ import (
 	"github.com/nsrun/nsrun/internal/pathrule"
 )
 
-var errWholeHost = errors.New("it would take a walk through the whole file system: name a directory before **")
+var errWholeHost = errors.New("nsrun would have to search the whole file system: name a directory before **")
 
 // Glob finds the paths that are there and that a pattern means, sorted, but for those that skip reports and for what lies in
 // a directory that was found. No symbolic link behind the pattern's Base is followed.

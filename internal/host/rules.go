@@ -26,16 +26,16 @@ type Rule struct {
 
 var (
 	errNoPath     = errors.New("no such path")
-	errRuleAccess = errors.New("there are rules for direct, read-only, blocked and protected paths only")
-	errExcept     = errors.New("only what is hidden has exceptions")
-	errUseless    = errors.New("the directory that it lies in is hidden as a whole: an exception does not reach into it, but another rule can show a path there (--ro, --rw)")
+	errRuleAccess = errors.New("a rule must be Direct, ReadOnly, Blocked or Protected")
+	errExcept     = errors.New("only rules that hide paths can have exceptions")
+	errUseless    = errors.New("its directory is hidden as a whole, so an exception has no effect there: show the path by another rule (--ro, --rw)")
 
 	// ErrElse says that what was named is another file by now.
-	ErrElse = errors.New("it leads elsewhere now")
+	ErrElse = errors.New("it now leads to another file")
 
 	// errNotFiles is about paths that only a Config can open: a yes to one of them would be a
 	// yes to much more than it seems.
-	errNotFiles = errors.New("a request cannot ask for the whole file system, or for what is the kernel's")
+	errNotFiles = errors.New("a request cannot ask for the whole file system, or for /proc, /sys and /dev")
 )
 
 // Asked are the rules of a request with the paths that somebody can be asked about.

@@ -25,7 +25,7 @@ type WorkDir struct {
 
 const workPrefix = ".nsrun-work-"
 
-var errNoWork = errors.New("a writable root needs another directory on its file system, and neither nsrun's state directory nor its parent can hold one (try: without --direct)")
+var errNoWork = errors.New("a writable root needs a work directory on its own file system, and neither nsrun's state directory nor the parent of the root can contain one (try: without --direct)")
 
 // NewWorkDir makes one for a directory: in state, which may be missing, or beside it. Those that were left there by programs
 // that were killed are removed.

@@ -61,13 +61,13 @@ func (l *Limits) Check() error {
 	case l.Memory > 0 && l.Memory < leastMemory:
 		return fmt.Errorf("the limit %s is less than %s, with which no command can start", Memory, FormatSize(leastMemory))
 	case l.Swap != 0 && l.Memory == 0:
-		return fmt.Errorf("the limit %s is about a command that has one of %s", Swap, Memory)
+		return fmt.Errorf("the limit %s needs a limit %s", Swap, Memory)
 	case l.CPUs != 0 && l.CPUs < 0.01:
 		return fmt.Errorf("the limit %s is less than 0.01", CPUs)
 	case l.OpenFiles != 0 && l.OpenFiles < leastFiles:
 		return fmt.Errorf("the limit %s is less than %d, with which no command can start", OpenFiles, leastFiles)
 	case l.Nice < 0 || l.Nice > 19:
-		return fmt.Errorf("%s is from 0 to 19", Nice)
+		return fmt.Errorf("%s must be from 0 to 19", Nice)
 	}
 	return nil
 }

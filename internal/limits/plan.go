@@ -92,16 +92,16 @@ type Error struct{ Name Name }
 
 func (e *Error) Error() string {
 	if e.Name == Disk || e.Name == Inodes {
-		return "nothing here holds the limit --" + string(e.Name) + ": the command writes to no session"
+		return "the limit --" + string(e.Name) + " cannot be enforced: the command has no session"
 	}
-	return "nothing here holds the limit --" + string(e.Name) + ": it takes a cgroup with the controller " + e.Name.Controller().Names()[0] + " " + Remedy
+	return "the limit --" + string(e.Name) + " cannot be enforced here: it needs a cgroup with the controller " + e.Name.Controller().Names()[0] + " " + Remedy
 }
 
 // Unwrap returns errors.ErrUnsupported.
 func (e *Error) Unwrap() error { return errors.ErrUnsupported }
 
 // lookedAt is how a limit is held less well without a cgroup.
-const lookedAt = "it looks up to 100 times a second, and ends the command then; what the kernel keeps for that does not count"
+const lookedAt = "it measures up to 100 times a second, and does not count what the kernel keeps for the command"
 
 // Remedy is what gives a command cgroups.
 const Remedy = "(try: systemd-run --user --scope -p Delegate=yes nsrun …, or as root, or a cgroup that was delegated to this user)"

@@ -58,9 +58,9 @@ func HitText(n Name, value float64, killed bool) string {
 // LessText is what is said of a limit that is held less well than asked.
 func (h Held) LessText() string {
 	if h.By == ByRunner {
-		return "the " + h.String() + " is held by nsrun alone, for want of a cgroup: " + h.Less + " " + Remedy
+		return "the " + h.String() + " is enforced by nsrun itself, because there is no cgroup: " + h.Less + " " + Remedy
 	}
-	return "the " + h.String() + " is held by a " + string(h.By) + ": " + h.Less
+	return "the " + h.String() + " is enforced by a " + string(h.By) + ": " + h.Less
 }
 
 // Twice is the flag of nsrun run for a limit that is twice as high. Empty: there is none.

@@ -30,7 +30,7 @@ func (e *Error) Error() string {
 	if e.User != 0 {
 		maker = "user " + strconv.FormatUint(uint64(e.User), 10)
 	}
-	return escape.Quote(e.Link) + " is a symbolic link to " + escape.Quote(e.To) + ", and " + maker + " can have made it"
+	return escape.Quote(e.Link) + " is a symbolic link to " + escape.Quote(e.To) + ", and " + maker + " may have created it"
 }
 
 // most is how many links a path can lead through, as in the kernel.

@@ -29,7 +29,7 @@ var (
 
 	errEmpty    = errors.New("empty path")
 	errZero     = errors.New("a path cannot contain the character NUL")
-	errUser     = errors.New("only ~/ stands for a home directory; that of another user is written in full")
+	errUser     = errors.New("only ~/ stands for a home directory; write that of another user in full")
 	errNoHome   = errors.New("the home directory is not known")
 	errBracket  = errors.New("a pattern is wrong: a [ has no ]")
 	errEnd      = errors.New(`a pattern is wrong: nothing follows the \ at its end`)

@@ -127,11 +127,11 @@ func (b *building) noteFolders() {
 	}
 	if b.Session != nil {
 		for _, root := range b.Session.Unmapped {
-			b.note(NoticeGroup, root, "group of "+escape.Quote(root)+" does not exist in the sandbox: what belongs to it cannot be changed in an overlay")
+			b.note(NoticeGroup, root, "group of "+escape.Quote(root)+" does not exist in the sandbox: the command cannot change files of that group in an overlay")
 		}
 	}
 	for _, o := range b.Others {
-		b.note(NoticeOwner, o.Dir, fmt.Sprintf("root has no privileges in the sandbox, and %s belongs to user %d: it cannot be written to", escape.Quote(o.Dir), o.UID))
+		b.note(NoticeOwner, o.Dir, fmt.Sprintf("root has no privileges in the sandbox, and %s belongs to user %d: the command cannot write to it", escape.Quote(o.Dir), o.UID))
 	}
 	b.noteUnguarded(b.Unguarded)
 }

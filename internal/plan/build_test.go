@@ -215,32 +215,32 @@ func TestRefused(t *testing.T) {
 		want string
 	}{
 		{"nothing", func(*Facts, *Policy) {}, ""},
-		{"a rule above", func(f *Facts, p *Policy) { f.Rules = []Rule{write("/home/me/.local")} }, "/home/me/.local would be writable, and nsrun's directory /home/me/.local/share/nsrun with it"},
-		{"a rule for it", func(f *Facts, p *Policy) { f.Paths = []Rule{write("/home/me/.cache/nsrun")} }, "/home/me/.cache/nsrun would be writable, and nsrun's directory /home/me/.cache/nsrun with it"},
+		{"a rule above", func(f *Facts, p *Policy) { f.Rules = []Rule{write("/home/me/.local")} }, "/home/me/.local would be writable, and so would nsrun's directory /home/me/.local/share/nsrun"},
+		{"a rule for it", func(f *Facts, p *Policy) { f.Paths = []Rule{write("/home/me/.cache/nsrun")} }, "/home/me/.cache/nsrun would be writable, and so would nsrun's directory /home/me/.cache/nsrun"},
 		{"a file of the settings", func(f *Facts, p *Policy) {
 			f.Kept, f.Rules = []Own{{Dir: "/home/me/.config/nsrun", At: "/home/me/.config/nsrun"}}, []Rule{write("/home/me/.config/nsrun/config.toml")}
-		}, "/home/me/.config/nsrun/config.toml would be writable in /home/me/.config/nsrun, which nsrun reads its settings from"},
+		}, "/home/me/.config/nsrun/config.toml in /home/me/.config/nsrun would be writable, and nsrun reads its settings there"},
 		{"above the settings", func(f *Facts, p *Policy) {
 			f.Kept, f.Rules = []Own{{Dir: "/home/me/.config/nsrun", At: "/home/me/.config/nsrun"}}, []Rule{write("/home/me/.config")}
-		}, "/home/me/.config would be writable, and nsrun's directory /home/me/.config/nsrun with it"},
+		}, "/home/me/.config would be writable, and so would nsrun's directory /home/me/.config/nsrun"},
 		{"a rule beside it", func(f *Facts, p *Policy) { f.Rules = []Rule{write("/home/me/.cache/nsrun2")} }, ""},
-		{"a rule where it really is", func(f *Facts, p *Policy) { f.Own[0].At, f.Rules = "/data/nsrun", []Rule{write("/data")} }, "/data would be writable, and nsrun's directory /home/me/.local/share/nsrun with it"},
-		{"the cache directory", func(f *Facts, p *Policy) { f.Rules = []Rule{write("/home/me/.cache")} }, "/home/me/.cache would be writable, and nsrun's directory /home/me/.cache/nsrun with it"},
+		{"a rule where it really is", func(f *Facts, p *Policy) { f.Own[0].At, f.Rules = "/data/nsrun", []Rule{write("/data")} }, "/data would be writable, and so would nsrun's directory /home/me/.local/share/nsrun"},
+		{"the cache directory", func(f *Facts, p *Policy) { f.Rules = []Rule{write("/home/me/.cache")} }, "/home/me/.cache would be writable, and so would nsrun's directory /home/me/.cache/nsrun"},
 		{"the cache directory, with copies that are there", func(f *Facts, p *Policy) {
 			f.Rules, f.Own[1].Copies = []Rule{write("/home/me/.cache")}, true
 		}, ""},
 		{"above the cache directory", func(f *Facts, p *Policy) {
 			f.Rules, f.Own[1].Copies, f.Own[0].Dir, f.Own[0].At = []Rule{write("/home/me")}, true, "/d", "/d"
-		}, "/home/me would be writable, and nsrun's directory /home/me/.cache/nsrun with it"},
+		}, "/home/me would be writable, and so would nsrun's directory /home/me/.cache/nsrun"},
 		{"a folder that is called playground", func(f *Facts, p *Policy) {
 			m := mounts.Bind("/elsewhere", "/srv/playground")
 			f.InPlace, f.Own[0].At = mounts.Plan{m}, "/srv/playground/nsrun"
-		}, "/srv/playground would be writable, and nsrun's directory /home/me/.local/share/nsrun with it"},
-		{"a playground with it", func(f *Facts, p *Policy) { f.Playground.At = "/home/me/.local" }, "the playground /home/me/.local would have the directory /home/me/.local/share/nsrun in it"},
+		}, "/srv/playground would be writable, and so would nsrun's directory /home/me/.local/share/nsrun"},
+		{"a playground with it", func(f *Facts, p *Policy) { f.Playground.At = "/home/me/.local" }, "the playground /home/me/.local would contain the directory /home/me/.local/share/nsrun"},
 		{"a playground elsewhere", func(f *Facts, p *Policy) { f.Playground.Dir, f.Playground.At = "/srv/play", "/srv/play" }, ""},
 		{"a playground elsewhere, writable", func(f *Facts, p *Policy) {
 			f.Playground.Dir, f.Playground.At, f.Rules = "/srv/play", "/srv/play", []Rule{write("/srv")}
-		}, "/srv would be writable, and nsrun's directory /srv/play with it"},
+		}, "/srv would be writable, and so would nsrun's directory /srv/play"},
 		{"a link to what is hidden", func(f *Facts, p *Policy) {
 			f.Paths = []Rule{{}, {Access: Show, Found: []Found{{At: "/home/me/.ssh/id", Linked: true, Hidden: true}}}}
 		}, "rule 2: " + ErrHidden.Error()},
@@ -275,7 +275,7 @@ func TestFolders(t *testing.T) {
 	}{
 		{Folders{Overlay: []string{"/a"}, Direct: []string{"/b"}}, "", true, ""},
 		{Folders{Overlay: []string{"/b/a"}, Direct: []string{"/b"}}, "", false, "use as project /b/a: it lies in /b, which commands write to directly"},
-		{Folders{Overlay: []string{"/a"}}, "id", false, "use as project /a: a session that is continued has its own roots"},
+		{Folders{Overlay: []string{"/a"}}, "id", false, "use as project /a: a continued session already has its roots"},
 		{Folders{}, "id", true, "use as project id: discarding would also discard earlier changes of the session"},
 		{Folders{}, "id", false, ""},
 	} {
@@ -288,7 +288,7 @@ func TestFolders(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ root, at, want string }{
-		{"/", "/s", "the whole file system cannot be a root"}, {"/s", "/s/x", "it holds the state directory named"}, {"/t", "/s", ""},
+		{"/", "/s", "the whole file system cannot be a root"}, {"/s", "/s/x", "it contains the state directory named"}, {"/t", "/s", ""},
 	} {
 		got := ""
 		if _, err := (&Folders{Overlay: []string{c.root}}).Hold("named", c.at); err != nil {

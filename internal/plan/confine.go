@@ -40,8 +40,8 @@ type Confined struct {
 }
 
 var (
-	errCopied  = errors.New("it lies in what is copied, and the copy is elsewhere: that takes mounts")
-	errOverlay = errors.New("what was written to it is in an overlay, which takes mounts")
+	errCopied  = errors.New("the command works in a copy of its directory at another path: such a rule needs mounts")
+	errOverlay = errors.New("its changes are in an overlay, which needs mounts")
 )
 
 // devices are those of /dev that commands may use. The last two make terminals, of which the other ends are in /dev/pts.

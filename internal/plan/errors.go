@@ -50,7 +50,7 @@ var (
 	// ErrNoHome says that there is no place for what is kept for the caller.
 	ErrNoHome = errors.New("there is no home directory")
 	// ErrPrivate says that a path is in a directory of the sandbox's own.
-	ErrPrivate = errors.New("it is the sandbox's own, and on no file system of the host")
+	ErrPrivate = errors.New("the sandbox has its own, which has no path on the host")
 	// ErrHidden is about rules that would show what is hidden, and do not say so.
-	ErrHidden = errors.New("it is a symbolic link to what is hidden: a rule for that has to name it")
+	ErrHidden = errors.New("it is a symbolic link to a hidden path: name that path instead")
 )

@@ -13,7 +13,7 @@ import (
 // says that it would be thrown away.
 func (f *Folders) Check(session string, discards bool) error {
 	if session != "" && len(f.Overlay) > 0 {
-		return &Error{OpUse, f.Overlay[0], errors.New("a session that is continued has its own roots")}
+		return &Error{OpUse, f.Overlay[0], errors.New("a continued session already has its roots")}
 	}
 	if session != "" && discards {
 		return &Error{OpUse, session, errors.New("discarding would also discard earlier changes of the session")}
@@ -36,7 +36,7 @@ func (f *Folders) Hold(state, at string) (root string, why error) {
 		case root == "/":
 			return root, errors.New("the whole file system cannot be a root")
 		case paths.Inside(at, root):
-			return root, fmt.Errorf("it holds the state directory %s", escape.Quote(state))
+			return root, fmt.Errorf("it contains the state directory %s", escape.Quote(state))
 		}
 	}
 	return "", nil

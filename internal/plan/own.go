@@ -26,7 +26,7 @@ func (b *building) own() error {
 		}
 		for i, m := range b.mounts {
 			if m.Kind == mounts.KindBind && !m.ReadOnly && b.from[i] != PlaygroundLayer && paths.Inside(m.Target, dir.Dir) {
-				return fmt.Errorf("%s would be writable in %s, which nsrun reads its settings from",
+				return fmt.Errorf("%s in %s would be writable, and nsrun reads its settings there",
 					escape.Quote(m.Target), escape.Quote(dir.Dir))
 			}
 		}
@@ -65,7 +65,7 @@ func (b *building) inOwned(dir string) bool {
 // place.
 func (b *building) keepsOut(own Own) error {
 	if play := b.Playground.At; b.hasPlay && own.Dir != play && paths.Inside(own.Dir, play) {
-		return fmt.Errorf("the playground %s would have the directory %s in it", escape.Quote(play), escape.Quote(own.Dir))
+		return fmt.Errorf("the playground %s would contain the directory %s", escape.Quote(play), escape.Quote(own.Dir))
 	}
 	for i, m := range b.mounts {
 		switch {
@@ -74,7 +74,7 @@ func (b *building) keepsOut(own Own) error {
 		case own.Copies && m.Target == path.Dir(own.Dir):
 			continue // ~/.cache: what is hidden in it is a mount point, which cannot be moved
 		case paths.Inside(own.At, m.Target) || paths.Inside(own.Dir, m.Target):
-			return fmt.Errorf("%s would be writable, and nsrun's directory %s with it", escape.Quote(m.Target), escape.Quote(own.Dir))
+			return fmt.Errorf("%s would be writable, and so would nsrun's directory %s", escape.Quote(m.Target), escape.Quote(own.Dir))
 		}
 	}
 	return nil

@@ -257,7 +257,7 @@ func TestWhatLiesOverWhat(t *testing.T) {
 		s, notices, err := Build(f, Policy{Playground: true})
 		if err != nil {
 			refused++
-			if s := err.Error(); !strings.Contains(s, "would be writable, and nsrun's directory") && !strings.Contains(s, "lies in it, and would be covered by it") {
+			if s := err.Error(); !strings.Contains(s, "would be writable, and so would nsrun's directory") && !strings.Contains(s, "lies in it, and the rule would cover it") {
 				t.Fatalf("round %d: %v", round, err)
 			}
 			continue

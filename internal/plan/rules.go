@@ -90,7 +90,7 @@ func (b *building) coversProject(access Access, dir string) error {
 	}
 	for _, root := range b.roots() {
 		if !b.policy.Root && root != dir && paths.Inside(root, dir) {
-			return fmt.Errorf("the project %s lies in it, and would be covered by it", escape.Quote(root))
+			return fmt.Errorf("the project %s lies in it, and the rule would cover it", escape.Quote(root))
 		}
 	}
 	return nil

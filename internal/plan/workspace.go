@@ -22,7 +22,7 @@ const workspacePath = "/.venv/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/
 
 var (
 	errNoWorkspace = errors.New("there is no project that could be the root")
-	errCopy        = errors.New("it cannot be the root: that takes an overlay, and this session has a copy of it")
+	errCopy        = errors.New("it cannot be the root: that needs an overlay, and this session is a copy")
 	errNotShown    = errors.New("it is not in the sandbox")
 )
 

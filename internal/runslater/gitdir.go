@@ -13,7 +13,7 @@ const (
 	reasonHook   = "git hook"
 	reasonLink   = "git follows this link"
 	reasonConfig = "git configuration: "
-	reasonGitDir = "makes a git directory of its place"
+	reasonGitDir = "makes its directory a git directory"
 	reasonElse   = "leads git elsewhere"
 	reasonTodo   = "executed when the rebase goes on"
 )

@@ -15,7 +15,7 @@ type Options struct {
 	// from waiting. Zero: none. The deadline of a context is kept by PID 1 as well, as far as it kills: at once with the
 	// default Cancel, else after WaitDelay.
 	Deadline time.Time
-	// TimedOut reports, after Wait, that PID 1 has found that the command's time was up.
+	// TimedOut reports, after Wait, that PID 1 has found that the command timed out.
 	TimedOut bool
 	// Join are namespaces to enter instead of those that would be shared or made.
 	Join Join

@@ -33,11 +33,11 @@ func Parse(text string) (s Service, ok bool, err error) {
 	case SSHAgent:
 	case GPGAgent:
 		if arg == "" {
-			return Service{}, true, errors.New("no key: gpg-agent: and a key, as gpg --list-secret-keys takes it")
+			return Service{}, true, errors.New("a key is missing: write gpg-agent:KEY, with a KEY that gpg --list-secret-keys takes")
 		}
 	case DBus:
 		if !busName(arg) {
-			return Service{}, true, errors.New("dbus: and the name of a program on the bus, such as org.freedesktop.Notifications, or org.example.*")
+			return Service{}, true, errors.New("a name is missing: write dbus:NAME, with the name of a program on the bus, such as org.freedesktop.Notifications, or org.example.*")
 		}
 	case Docker, X11, Wayland:
 		if colon {
@@ -48,7 +48,7 @@ func Parse(text string) (s Service, ok bool, err error) {
 		return Service{}, false, nil
 	}
 	if colon && arg == "" {
-		return Service{}, true, errors.New("no key behind the colon: a comment, a fingerprint, or the file of a public key")
+		return Service{}, true, errors.New("a key is missing after the colon: a comment, a fingerprint, or the file of a public key")
 	}
 	return Service{name, arg}, true, nil
 }

@@ -60,7 +60,7 @@ const maxSlow = 1024
 // New returns a Broker that is not attached to a command yet. Close it, or it leaks.
 func New(o Options) (*Broker, error) {
 	if o.LocalUDP = localPorts(o.LocalUDP); len(o.LocalUDP) > MaxLocalUDP {
-		return nil, &Error{"broker", "loopback", fmt.Errorf("at most %d UDP ports of the host's loopback device can be had", MaxLocalUDP)}
+		return nil, &Error{"broker", "loopback", fmt.Errorf("at most %d UDP ports of the host's loopback device can be allowed", MaxLocalUDP)}
 	}
 	if err := possible(); err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func hasIPv6() bool {
 // documentation6 is an address that nobody has, 2001:db8::1 of RFC 3849.
 var documentation6 = [16]byte{0x20, 0x01, 0x0d, 0xb8, 15: 1}
 
-var errTwice = errors.New("a Broker serves one sandbox")
+var errTwice = errors.New("a Broker can serve only one sandbox")
 
 // start begins to serve a sandbox.
 func (b *Broker) start(l *os.File, sockets []*os.File) error {

@@ -17,7 +17,7 @@ func failed(op, path string, err error) error {
 	case errors.Is(err, unix.EPERM), op == "load" && errors.Is(err, unix.EINVAL): // what an old kernel does not know
 		err = &hinted{err, features.Describe(features.BPF).Takes()}
 	case errors.Is(err, unix.EACCES):
-		err = &hinted{err, "it takes root, or a cgroup of one's own"}
+		err = &hinted{err, "it needs root, or a cgroup that this user may write to"}
 	case errors.Is(err, unix.EROFS):
 		err = &hinted{err, "the cgroup file system is mounted read-only"}
 	case errors.Is(err, unix.EAGAIN):

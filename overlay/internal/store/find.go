@@ -64,7 +64,7 @@ func FindSession(state *tree.Handle, id string) (string, error) {
 	case len(found) == 0 || id == "":
 		return "", ErrNoSession
 	case len(found) > 1:
-		return "", fmt.Errorf("more than one session is meant: %s", ShortList(found))
+		return "", fmt.Errorf("more than one session begins like this: %s", ShortList(found))
 	}
 	return found[0], nil
 }

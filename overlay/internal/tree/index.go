@@ -124,7 +124,7 @@ func ReadIndex(r io.Reader) ([]*Node, error) {
 	d.bytes(magic)
 	if d.err == nil && string(magic) != IndexMagic {
 		if strings.HasPrefix(string(magic), "nsrun packed ") {
-			return nil, errors.New("the stored changes have a form that is not known to this program")
+			return nil, errors.New("this version of nsrun does not know the format of the stored changes")
 		}
 		return nil, ErrIndex
 	}

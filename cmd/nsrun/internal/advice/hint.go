@@ -65,7 +65,7 @@ func For(err error) string {
 			return "try: nsrun doctor, or nsrun run --direct"
 		case nsexec.StepExec:
 			if errors.Is(e.Err, unix.ENOENT) && ShellText(e.Path) {
-				return "a line for a shell is run by: " + escape.Command([]string{"nsrun", "run", "-c", e.Path})
+				return "to run a shell command line: " + escape.Command([]string{"nsrun", "run", "-c", e.Path})
 			}
 		case nsexec.StepChdir:
 			return "try: nsrun run -C DIR, or --ro DIR to show it"

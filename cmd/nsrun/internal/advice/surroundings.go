@@ -111,7 +111,7 @@ func filtered() bool {
 	return err == nil && mode == unix.SECCOMP_MODE_FILTER
 }
 
-const filterHint = "a seccomp filter holds nsrun itself, as in a container, and may refuse a call that this takes; try: " +
+const filterHint = "nsrun itself runs under a seccomp filter, as in a container, which may refuse a call that this needs; try: " +
 	"docker run --security-opt seccomp=unconfined, or podman run --security-opt seccomp=unconfined"
 
 const noProcHint = "there is no /proc here, or that of another PID namespace; try: mount -t proc proc /proc"
