@@ -218,6 +218,9 @@ func (s *Session) openRoots(roots []string, statePath string) error {
 			return fail(err)
 		}
 		s.lower = append(s.lower, h)
+		if sys.InKernelFS(h.FD) {
+			return fail(sys.ErrKernelFS)
+		}
 		st, err := h.Stat()
 		if err != nil {
 			return fail(err)

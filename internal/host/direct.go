@@ -17,6 +17,7 @@ import (
 	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -141,6 +142,12 @@ func directRoot(root string) (string, error) {
 	}
 	if isGitDir(abs) {
 		return "", errors.New("it is a git directory")
+	}
+	if dir, err := openDir(abs); err == nil {
+		defer dir.Close()
+		if sys.InKernelFS(sys.FD(dir.Fd())) {
+			return "", sys.ErrKernelFS
+		}
 	}
 	return abs, nil
 }
