@@ -15,7 +15,6 @@ import (
 	"go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 
-	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
@@ -34,7 +33,7 @@ func (r *Registry) Scan(ctx context.Context, root string) error {
 		return &Error{"scan", root, err}
 	}
 	defer top.close()
-	s := &scan{root: root, began: nanos(r.now()), there: map[string]bool{}}
+	s := &scan{root: root, began: nanos(r.now()), there: map[string]bool{}, unread: map[string]bool{}}
 	if err := s.walk(ctx, top); err != nil {
 		return err
 	}
@@ -69,7 +68,7 @@ type scan struct {
 	began  int64
 	files  []scanned       // what is new or different
 	there  map[string]bool // all paths, relative
-	unread []string        // directories that could not be read, relative
+	unread map[string]bool // directories that could not be read, relative
 	gone   []string        // absolute
 	first  error
 }
@@ -100,7 +99,7 @@ func (s *scan) walk(ctx context.Context, top *dir) error {
 		case (err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP) && path != ".":
 			continue // it was there a moment ago, and is not what it was: as if it never were
 		default:
-			s.unread = append(s.unread, path)
+			s.unread[path] = true
 			if s.first == nil {
 				s.first = &Error{"scan", filepath.Join(s.root, path), sys.Bare(err)}
 			}
@@ -135,7 +134,7 @@ func (s *scan) directory(top *dir, path string, dev uint64) (below []string, err
 				s.files = append(s.files, scanned{p, st.Mtim.Nano(), st.Mode & 0o777})
 			case unix.S_IFDIR:
 				if name == ".git" {
-					s.unread = append(s.unread, p)
+					s.unread[p] = true
 					continue
 				}
 				below = append(below, p)
@@ -176,12 +175,13 @@ func (s *scan) compare(r *Registry) error {
 
 // hidden reports whether path is where the scan did not look.
 func (s *scan) hidden(path string) bool {
-	for _, d := range s.unread {
-		if d == "." || paths.Inside(path, d) {
-			return true
+	for !s.unread[path] {
+		if path == "." {
+			return false
 		}
+		path = filepath.Dir(path)
 	}
-	return false
+	return true
 }
 
 // put registers files, and notes what is new about those that are.

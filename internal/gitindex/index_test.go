@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -309,4 +310,19 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestMergeManyClashes: an index in which each second file is in the place of a directory, as no git writes it but a
+// command can, is told of in a moment. By the square of its entries that would take longer than a test may.
+func TestMergeManyClashes(t *testing.T) {
+	const n = 400_000
+	x := &Index{Version: 2, Entries: make([]Entry, 0, 2*n)}
+	for i := range n {
+		dir := strconv.Itoa(n + i) // in order
+		x.Entries = append(x.Entries, Entry{Path: dir, Mode: 0o100644}, Entry{Path: dir + "/f", Mode: 0o100644})
+	}
+	merged, clashes, err := Merge(&Index{Version: 2}, x, &Index{Version: 2}, MergeOptions{})
+	if merged != nil || len(clashes) != n || err != nil {
+		t.Errorf("%d clashes, %v", len(clashes), err)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/githash"
@@ -163,41 +164,38 @@ func idOf(list []Entry) string {
 
 // nested finds files in places where a directory is needed: each is from one side only.
 func (x *Index) nested(ours *Index) (list []Clash) {
-	files := make(map[string]*Entry, len(x.Entries))
+	var above []*Entry // those before an entry whose names its path begins with: in order, they are all there are
+	told := map[*Entry]bool{}
 	for i := range x.Entries {
-		files[strings.TrimSuffix(x.Entries[i].Path, "/")] = &x.Entries[i]
-	}
-	told := map[string]bool{}
-	for i := range x.Entries {
-		dir := strings.TrimSuffix(x.Entries[i].Path, "/")
-		for {
-			end := strings.LastIndexByte(dir, '/')
-			if end < 0 {
-				break
-			}
-			dir = dir[:end]
-			e, ok := files[dir]
-			if !ok || told[dir] || e.Stage != 0 || x.Entries[i].Stage != 0 {
+		e := &x.Entries[i]
+		path := e.name()
+		for len(above) > 0 && !strings.HasPrefix(path, above[len(above)-1].name()) {
+			above = above[:len(above)-1]
+		}
+		for _, file := range slices.Backward(above) {
+			dir := file.name()
+			if len(path) == len(dir) || path[len(dir)] != '/' || told[file] || file.Stage != 0 || e.Stage != 0 {
 				continue
 			}
-			told[dir] = true
-			c := Clash{Path: dir, Theirs: e.ID}
+			told[file] = true
+			c := Clash{Path: dir, Theirs: file.ID}
 			if has(ours.Entries, dir) {
-				c.Ours, c.Theirs = e.ID, ""
+				c.Ours, c.Theirs = file.ID, ""
 			}
 			list = append(list, c)
 		}
+		above = append(above, e)
 	}
 	return list
 }
 
+// name is the path without the slash at the end of a sparse directory.
+func (e *Entry) name() string { return strings.TrimSuffix(e.Path, "/") }
+
+// has reports whether a path is among entries, which are in order.
 func has(list []Entry, path string) bool {
-	for i := range list {
-		if list[i].Path == path {
-			return true
-		}
-	}
-	return false
+	_, ok := slices.BinarySearchFunc(list, path, func(e Entry, path string) int { return strings.Compare(e.Path, path) })
+	return ok
 }
 
 // sameDirs reports whether both leave out the same directories of the work tree.
