@@ -72,7 +72,9 @@ func isBool(value string) bool {
 // work tree in the project. With any other git checkout writes to where nobody expects it.
 func submodulePlace(config, value string, roots []string) bool {
 	dir := path.Dir(config)
-	if !strings.Contains(dir, "/.git/modules/") {
+	_, linked, _ := strings.Cut(dir, "/.git/worktrees/") // where the submodules of a linked work tree have theirs
+	_, linked, _ = strings.Cut(linked, "/")
+	if !strings.Contains(dir, "/.git/modules/") && !strings.HasPrefix(linked, "modules/") {
 		return false
 	}
 	if !path.IsAbs(value) {
