@@ -168,6 +168,36 @@ func TestOwnServers(t *testing.T) {
 	}
 }
 
+// TestSharedPort: nobody inside gets what is sent to a UDP server of the host that lets others share its port.
+func TestSharedPort(t *testing.T) {
+	leaks(t)
+	p := load(t)
+	b := newBox(t, enforce(t, p, newTable(t, "*"), cgroup.Options{}))
+	host := newBox(t, nil) // the control
+	for option, number := range sharing {
+		for _, at := range []string{"0.0.0.0:0", "[::]:0"} {
+			a := netip.MustParseAddrPort(at)
+			s, err := socket(a, unix.SOCK_DGRAM)
+			if err == nil {
+				err = errors.Join(unix.SetsockoptInt(s, unix.SOL_SOCKET, number, 1), unix.Bind(s, sockaddr(a)))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			share := "share " + option + " " + local(s).String()
+			switch got := host.do(share); got {
+			case "yes":
+				b.want(share, "address already in use")
+			case "protocol not available":
+				testenv.Skip(t, "port range", "the kernel has no IP_LOCAL_PORT_RANGE")
+			default:
+				t.Errorf("the control: %s: %s", share, got)
+			}
+			unix.Close(s)
+		}
+	}
+}
+
 // reached says whether a server answers within a time.
 func reached(addr string, within time.Duration) bool {
 	d := net.Dialer{Timeout: within}

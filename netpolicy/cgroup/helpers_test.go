@@ -63,6 +63,8 @@ func attempt(how string, args []string) error {
 		return tryJoin(args[0])
 	case "set":
 		return trySet()
+	case "share":
+		return tryShare(args[0], args[1])
 	case "own":
 		return tryOwn(args[0])
 	case "options":

@@ -44,10 +44,31 @@ func trySet() error {
 	large := make([]byte, 1<<16)
 	large[0] = 1
 	return errors.Join(
-		unix.SetsockoptString(s, unix.SOL_SOCKET, unix.SO_REUSEADDR, string(large)),
+		unix.SetsockoptString(s, unix.SOL_SOCKET, unix.SO_BROADCAST, string(large)),
 		unix.SetsockoptInt(s, unix.IPPROTO_IP, unix.IP_MULTICAST_TTL, 3),
 		unix.SetsockoptInt(s, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_HOPS, 3),
 		unix.SetsockoptInt(s, unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, 20),
-		unix.SetsockoptInt(s, unix.IPPROTO_UDP, unix.UDP_SEGMENT, 1000),
-		unix.SetsockoptInt(s, unix.SOL_SOCKET, unix.SO_BROADCAST, 1))
+		unix.SetsockoptInt(s, unix.IPPROTO_UDP, unix.UDP_SEGMENT, 1000))
+}
+
+// sharing are the options with which sockets share a port.
+var sharing = map[string]int{"reuseaddr": unix.SO_REUSEADDR, "reuseport": unix.SO_REUSEPORT}
+
+// tryShare has the kernel choose a port of UDP that can only be one that a server has.
+func tryShare(option, addr string) error {
+	a := netip.MustParseAddrPort(addr)
+	s, err := socket(a, unix.SOCK_DGRAM)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(s)
+	const portRange = 51 // IP_LOCAL_PORT_RANGE in the kernel's include/uapi/linux/in.h
+	one := uint32(a.Port())<<16 | uint32(a.Port())
+	err = errors.Join(
+		unix.SetsockoptInt(s, unix.SOL_SOCKET, sharing[option], 1),
+		unix.SetsockoptInt(s, unix.IPPROTO_IP, portRange, int(one)))
+	if err != nil {
+		return err
+	}
+	return unix.Bind(s, sockaddr(netip.AddrPortFrom(a.Addr(), 0)))
 }

@@ -5,7 +5,7 @@
 //	connect()       connect4/6   the address and port are allowed, or a server of the sandbox's own
 //	sendto() …      sendmsg4/6   the same
 //	bind()          bind4/6      no port, or one that is published
-//	setsockopt() setsockopt   no multicast or anycast group is joined
+//	setsockopt() setsockopt   no multicast or anycast group is joined, and no port of UDP shared
 //	packets out     egress       the backstop: first packets of TCP, and all of UDP, are looked at again
 //	packets in      ingress      no connection and no datagram from where it may not come
 //
@@ -449,6 +449,9 @@ enum {
 	MCAST_UNBLOCK_SOURCE = 44,
 	MCAST_JOIN_SOURCE_GROUP = 46,
 	MCAST_MSFILTER = 48,
+	SOL_SOCKET = 1,
+	SO_REUSEADDR = 2,
+	SO_REUSEPORT = 15,
 };
 
 static inline int joins(int level, int name) {
@@ -465,6 +468,12 @@ static inline int joins(int level, int name) {
 SEC("cgroup/setsockopt")
 int setsockopt(struct bpf_sockopt *ctx) {
 	int name = ctx->optname, level = ctx->level;
+	// With these, the kernel also chooses a port of UDP that a server of the host lets others share, and who came last gets
+	// what is sent there. TCP has no such choice. They are taken without an effect: no port can be named here anyway.
+	if (level == SOL_SOCKET && (name == SO_REUSEADDR || name == SO_REUSEPORT) && ctx->sk && ctx->sk->protocol == UDP) {
+		ctx->optlen = -1;
+		return 1;
+	}
 	if (!joins(level, name)) {
 		ctx->optlen = 0; // the caller's own is used, however large
 		return 1;
