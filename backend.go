@@ -10,7 +10,7 @@ import (
 // Backend is the mechanism that makes a sandbox. The zero Backend is AutoBackend.
 type Backend uint8
 
-// The backends. docs/backends.md says what each one holds.
+// The backends. docs/backends.md says what each one enforces.
 const (
 	// AutoBackend is NativeBackend where this machine allows namespaces, and LandlockBackend where it refuses them. A
 	// Runner finds that out by trying.
@@ -35,7 +35,7 @@ func (b *Backend) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// ParseBackend is the backend with a name.
+// ParseBackend returns the backend with this name.
 func ParseBackend(name string) (Backend, error) {
 	return named[Backend](backendNames[:], name, "only auto, native and landlock")
 }
@@ -64,7 +64,7 @@ const NamespacesRemedy = "docker run --security-opt seccomp=unconfined --securit
 // AvailabilityStatus says whether commands can be run in a sandbox.
 type AvailabilityStatus uint8
 
-// The statuses. The zero status is that nobody has checked.
+// The statuses. The zero status means that nothing was checked.
 const (
 	NotChecked AvailabilityStatus = iota
 	Available
@@ -82,7 +82,8 @@ type Availability struct {
 	Status AvailabilityStatus
 	Reason string // what is missing, and why; empty: nothing
 	Remedy string // what to do; empty: nothing is missing, or nothing helps
-	// Backend is what AutoBackend comes to; where that is LandlockBackend, Reason and Remedy are about NativeBackend.
+	// Backend is the one that AutoBackend selects on this machine. If that is LandlockBackend, Reason and Remedy
+	// are about NativeBackend.
 	Backend Backend
 }
 
@@ -94,7 +95,7 @@ var sandboxModeNames = [...]string{"required", "preferred", "disabled"}
 // String returns "required", "preferred" or "disabled".
 func (m SandboxMode) String() string { return nameOf(sandboxModeNames[:], m, "sandbox mode?") }
 
-// ParseSandboxMode is the mode with a name.
+// ParseSandboxMode returns the mode with this name.
 func ParseSandboxMode(name string) (SandboxMode, error) {
 	return named[SandboxMode](sandboxModeNames[:], name, "only required, preferred and disabled")
 }

@@ -14,7 +14,7 @@ import (
 var (
 	ErrNotAvailable = errors.New("there is no sandbox on this machine")       // this machine lacks something that a sandbox needs
 	ErrConfig       = errors.New("the configuration or the request is wrong") // nothing was run
-	ErrExecution    = errors.New("the command could not be executed")         // or its changes could not be dealt with
+	ErrExecution    = errors.New("the command could not be executed")         // or its changes could not be kept, committed or discarded
 	ErrTimeout      = errors.New("the command timed out")                 // the command was ended
 )
 

@@ -5,7 +5,7 @@ import "github.com/nsrun/nsrun/internal/plan"
 // NoticeKind says what a Notice is about.
 type NoticeKind uint8
 
-// The kinds. The zero NoticeKind is NoticeOther, for all that has no kind; a Recorder may use it.
+// The kinds. The zero NoticeKind is NoticeOther, for a Notice without a kind of its own; a Recorder may use it.
 const (
 	NoticeOther       NoticeKind = iota
 	NoticeGit                    // git cannot write to the git directory of Path, a linked work tree or a submodule
@@ -14,7 +14,7 @@ const (
 	NoticeUnguarded              // not everything that git executes in a folder is read-only
 	NoticePlayground             // there is no playground
 	NoticeOutput                 // the end of the output may be missing
-	NoticeKept                   // the changes of a command whose start was given up are kept
+	NoticeKept                   // the start of a command was cancelled, and its changes are kept
 	NoticeRunsLater              // files that were written in place will be executed later, by themselves
 	NoticeMerge                  // the files that a later merge needs could not be kept
 	NoticeRecord                 // a Recorder was not told of something
@@ -32,7 +32,7 @@ const (
 // A Notice reports an unusual condition that is not an error. In JSON it is its Text.
 type Notice struct {
 	Kind NoticeKind
-	Path string // what it is about, absolute; empty: no one path
+	Path string // what it is about, absolute; empty: no single path
 	Text string // for people; names in it have their control characters escaped
 }
 

@@ -9,7 +9,7 @@ type RefusalKind string
 const (
 	RefusedRead    RefusalKind = "read"    // to read a file or directory
 	RefusedWrite   RefusalKind = "write"   // to write to, create, remove or rename one
-	RefusedExec    RefusalKind = "exec"    // to execute a program; nsrun itself was refused
+	RefusedExec    RefusalKind = "exec"    // to execute a program
 	RefusedConnect RefusalKind = "connect" // to connect or send to a host by TCP or UDP, or to look up its name
 	RefusedServe   RefusalKind = "socket"  // to bind a port, or to join a multicast group
 	RefusedUnix    RefusalKind = "unix"    // to connect to a unix socket of the host
@@ -26,19 +26,19 @@ type Refusal struct {
 	// Target is an absolute path without symbolic links. For the network it is a text, see TargetText; with
 	// RefusedSyscall it is the call's name; with RefusedSignal it is "process 123" or the limit's name.
 	Target string `json:"path"`
-	// Rule is a word for what refuses it: "host" (the host's files are read-only), "read-only", "git", "secret", "socket",
-	// "blocked", "private" (commands have their own in place of the host's), "strict" (nothing but
-	// what is listed is shown), "nsrun", "privileges", "network", "seccomp", "mount" (a rule names this very file, which
-	// is a mount of its own then), "loopback" (a server of this host listens there, and commands have a loopback device of their own),
-	// "processes" (commands have numbers of processes of their own), "limit" (one of Result.Limits, or Config.Timeout; the
-	// Flag is for twice as much).
+	// Rule is a word for what refuses it: "host" (the host's files are read-only), "read-only", "git", "secret",
+	// "socket", "blocked", "private" (commands have their own in place of the host's), "strict" (only what is
+	// listed is shown), "nsrun", "privileges", "network", "seccomp", "mount" (a rule names this very file, so it is
+	// a mount of its own), "loopback" (a server of this host listens there, but commands have their own loopback
+	// device), "processes" (the sandbox has its own process ids), "limit" (one of Result.Limits, or Config.Timeout;
+	// the Flag is for twice as much).
 	Rule string `json:"rule"`
 	Why  string `json:"why"` // the same for people
-	// Flag is of nsrun run, and would allow it. Empty: none would.
+	// Flag is the flag of nsrun run that would allow it. Empty: none would.
 	Flag    string `json:"allow_with"`
 	Count   int    `json:"count"`             // how many times it was seen; zero: nobody has tried
 	PID     int    `json:"pid,omitempty"`     // who tried it first, as the sandbox counts; zero: unknown
-	Program string `json:"program,omitempty"` // its name, and behind it how it was called where that differs; empty: unknown
+	Program string `json:"program,omitempty"` // its name, followed by the name it was called by if that differs; empty: unknown
 	// Failed says that the command failed because of it, as far as that can be told from what processes did next and
 	// wrote to standard error. It is set only with Config.Why.
 	Failed bool `json:"failed,omitempty"`

@@ -85,7 +85,7 @@ type Result struct {
 	Execution string
 
 	began    time.Time
-	Duration time.Duration // from when nothing else had to be waited for to the command's end
+	Duration time.Duration // from the start, after all questions and waiting for other commands, to the end of the command
 	timeout  time.Duration
 	// Notices report unusual conditions that are not errors. Nil: nothing.
 	Notices []Notice

@@ -19,11 +19,11 @@ import (
 
 // Run runs a command and waits for it.
 //
-// The error is nil if the command ran to its end, or its time was over, and its changes were dealt with, whatever its
-// exit status, which the Result has. Otherwise the error is a *DirError, *DeniedError, *RuleError, *MountError or
-// *Error for mistakes in Config and Request; an *nsexec.Error, *overlay.Error or *overlay.ConflictError from the
-// packages below; or the context's error. Result.Err is the same error, so Result.String is what a model should read in
-// any case. Hold is an error, because nobody would have the session: use Start.
+// The error is nil if the command ended, by itself or because it timed out, and its changes were kept, committed or
+// discarded; its exit status is in the Result. Otherwise the error is a *DirError, *DeniedError, *RuleError,
+// *MountError or *Error for mistakes in Config and Request; an *nsexec.Error, *overlay.Error or *overlay.ConflictError
+// from the packages below; or the context's error. Result.Err is the same error, so Result.String is what a model
+// should read in any case. Hold is an error, because nobody would have the session: use Start.
 func (r *Runner) Run(ctx context.Context, q Request) (Result, error) {
 	if r.config.after() == Hold {
 		err := &Error{Op: "run", Err: errors.New("Hold requires Start: Run would lose the session")}

@@ -58,7 +58,7 @@ var ErrClosed = errors.New("the Runner was closed")
 var (
 	ErrNotAvailable = errors.New("there is no sandbox on this machine")       // this machine lacks something that a sandbox needs
 	ErrConfig       = errors.New("the configuration or the request is wrong") // nothing was run
-	ErrExecution    = errors.New("the command could not be executed")         // or its changes could not be dealt with
+	ErrExecution    = errors.New("the command could not be executed")         // or its changes could not be kept, committed or discarded
 	ErrTimeout      = errors.New("the command timed out")                     // the command was ended
 )
 
@@ -432,11 +432,11 @@ func (*Runner) Preload() {
 
 // Run runs a command and waits for it.
 //
-// The error is nil if the command ran to its end, or its time was over, and its changes were dealt with, whatever its
-// exit status, which the Result has. Otherwise the error is a *DirError, *DeniedError, *RuleError, *MountError or
-// *Error for mistakes in Config and Request; an *nsexec.Error, *overlay.Error or *overlay.ConflictError from the
-// packages below; or the context's error. Result.Err is the same error, so Result.String is what a model should read in
-// any case. Hold is an error, because nobody would have the session: use Start.
+// The error is nil if the command ended, by itself or because it timed out, and its changes were kept, committed or
+// discarded; its exit status is in the Result. Otherwise the error is a *DirError, *DeniedError, *RuleError,
+// *MountError or *Error for mistakes in Config and Request; an *nsexec.Error, *overlay.Error or *overlay.ConflictError
+// from the packages below; or the context's error. Result.Err is the same error, so Result.String is what a model
+// should read in any case. Hold is an error, because nobody would have the session: use Start.
 func (*Runner) Run(ctx context.Context, q Request) (r0 Result, r1 error) {
 	r1 = linuxonly.Error("nsrun.Runner.Run")
 	return

@@ -32,7 +32,7 @@ var (
 	ErrClosed = errors.New("the watcher was closed")
 
 	// ErrBusy comes from the iterator while another iteration is going on.
-	ErrBusy = errors.New("somebody else reads the events")
+	ErrBusy = errors.New("another iteration reads the events")
 )
 
 // A limitError is an errno that means that a limit of the kernel was reached.

@@ -96,11 +96,11 @@ type Feature struct {
 	For      string `json:"for"`      // what it is needed for
 	Required bool   `json:"required"` // no sandbox without it
 	Status   Status `json:"status"`
-	Why      string `json:"why,omitempty"`    // the error that trying gave
-	Since    string `json:"since,omitempty"`  // the Linux version that brought it
-	Needs    string `json:"needs,omitempty"`  // what it takes besides; empty: nothing
-	Lost     string `json:"lost,omitempty"`   // what there is not without it
-	Remedy   string `json:"remedy,omitempty"` // what can be done, where it is missing
+	Why      string `json:"why,omitempty"`    // the error of the test
+	Since    string `json:"since,omitempty"`  // the first Linux version that has it
+	Needs    string `json:"needs,omitempty"`  // what it needs besides; empty: nothing
+	Lost     string `json:"lost,omitempty"`   // what does not work without it
+	Remedy   string `json:"remedy,omitempty"` // what to do if it is missing
 
 	cause error // of Why
 }

@@ -36,7 +36,7 @@ var (
 	ErrHide         = errors.New("paths that an overlay hides or adds must be relative, without . and ..")
 	ErrLongLayers   = errors.New("the paths of an overlay's layers are too long together")
 	ErrNoSymlinkTxt = errors.New("a symbolic link needs a text")
-	ErrRootNoMount  = errors.New("the caller's root directory is not a mount, so that its flags are not known to the classic form")
+	ErrRootNoMount  = errors.New("the caller's root directory is not a mount, so mount(2) cannot keep its flags")
 )
 
 var kindNames = [...]string{

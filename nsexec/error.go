@@ -79,9 +79,9 @@ const (
 	PartSymlink = Part(prog.PartSymlink) // the target is a symbolic link
 	PartNotDir  = Part(prog.PartNotDir)  // the target is not a directory, and had to be one
 	PartNotFile = Part(prog.PartNotFile) // the target is a directory, and must not be one
-	PartContent = Part(prog.PartContent) // what was made could not be filled
-	PartChanged = Part(prog.PartChanged) // the source is not what it was to be
-	PartMade    = Part(prog.PartMade)    // the target is there and is something else
+	PartContent = Part(prog.PartContent) // the content could not be written
+	PartChanged = Part(prog.PartChanged) // the source is not the expected file
+	PartMade    = Part(prog.PartMade)    // the target exists and is something else
 )
 
 var errGone = errors.New("the sandbox ended before the command was executed")

@@ -95,7 +95,8 @@ var (
 	// discarded or removed.
 	ErrBuiltOn = errors.New("other sessions build on it")
 
-	// ErrBaseKept is wrapped by a commit of a session that is based on another one which is not committed.
+	// ErrBaseKept is wrapped if a session is to be committed, and the session that it is based on is not committed
+	// yet.
 	ErrBaseKept = errors.New("commit that first")
 
 	// ErrMoved is wrapped if somebody replaced an object while it was being read.
