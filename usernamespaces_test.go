@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsexec"
 )
@@ -34,6 +35,7 @@ func TestUserNamespaces(t *testing.T) {
 		}
 		return
 	}
+	need(t, features.LockedLayers)
 	r := runner(t, c)
 	for _, tc := range []struct{ script, want string }{
 		{"id -u; mount -t tmpfs t /tmp; echo made >/tmp/f; cat /tmp/f", "0\nmade\n"},

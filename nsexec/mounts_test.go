@@ -100,7 +100,7 @@ func TestKinds(t *testing.T) {
 				}
 				t.Run(c.name+" on "+root.name, func(t *testing.T) {
 					if strings.HasPrefix(c.name, "overlay") || strings.HasPrefix(c.name, "read-only overlay") {
-						needOverlay(t)
+						need(t, features.Overlay)
 					}
 					if c.name == "mqueue" && !strings.Contains(filesystems(t), "mqueue") {
 						testenv.Skip(t, "mqueue", "this kernel has none")
@@ -159,16 +159,17 @@ func filesystems(t testing.TB) string {
 	return string(b)
 }
 
-func needOverlay(t testing.TB) {
+// need skips where the kernel lacks a feature.
+func need(t testing.TB, name features.Name) {
 	t.Helper()
-	if f := features.Get(features.Overlay); f.Status == features.No {
+	if f := features.Get(name); f.Status == features.No {
 		testenv.Skip(t, string(f.Name), f.Why)
 	}
 }
 
 // TestOverlayNames: names that an overlay's options would take apart.
 func TestOverlayNames(t *testing.T) {
-	needOverlay(t)
+	need(t, features.Overlay)
 	bothWays(t, func(t *testing.T, classic bool) {
 		dir := testenv.Dir(t)
 		long := "/" + strings.Repeat("x", 200)
@@ -191,7 +192,7 @@ func TestOverlayNames(t *testing.T) {
 // user namespace may not uncover, and the error says so.
 func TestOverlayOverMounts(t *testing.T) {
 	testenv.NeedRoot(t)
-	needOverlay(t)
+	need(t, features.Overlay)
 	bothWays(t, func(t *testing.T, classic bool) {
 		dir := testenv.Dir(t)
 		testenv.Tree(t, dir, "low/m/", "other/")

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
@@ -206,7 +207,7 @@ func sweep(t *testing.T, classic bool, roots []mounts.Plan, pairs []testenv.Pair
 // flags, or not at all. (CVE-2024-42472, CVE-2021-30465, CVE-2024-45310 are of this
 // kind.)
 func TestSwappedLeaf(t *testing.T) {
-	needOverlay(t)
+	need(t, features.Overlay)
 	bothWays(t, func(t *testing.T, classic bool) {
 		dir := testenv.Dir(t)
 		ws, src, outside := filepath.Join(dir, "ws"), filepath.Join(dir, "src"), filepath.Join(dir, "outside")
@@ -239,7 +240,7 @@ func TestSwappedLeaf(t *testing.T) {
 // attacker's directory, a FIFO, or a directory. What is written is written to the
 // file, or nothing is; and nobody waits.
 func TestSwappedFile(t *testing.T) {
-	needOverlay(t)
+	need(t, features.Overlay)
 	bothWays(t, func(t *testing.T, classic bool) {
 		dir := testenv.Dir(t)
 		ws, src, outside := filepath.Join(dir, "ws"), filepath.Join(dir, "src"), filepath.Join(dir, "outside")
@@ -288,7 +289,7 @@ func TestSwappedFile(t *testing.T) {
 // TestSwappedParent: a directory in the parents of a target is exchanged with a
 // link. What is missing is made in the workspace, or nowhere.
 func TestSwappedParent(t *testing.T) {
-	needOverlay(t)
+	need(t, features.Overlay)
 	bothWays(t, func(t *testing.T, classic bool) {
 		dir := testenv.Dir(t)
 		ws, src, outside := filepath.Join(dir, "ws"), filepath.Join(dir, "src"), filepath.Join(dir, "outside")
@@ -478,7 +479,7 @@ func TestSwappedSubmounts(t *testing.T) {
 // TestSwappedLayers: lower directories of an overlay are exchanged with links. They
 // are followed, once, and never written to.
 func TestSwappedLayers(t *testing.T) {
-	needOverlay(t)
+	need(t, features.Overlay)
 	bothWays(t, func(t *testing.T, classic bool) {
 		dir := testenv.Dir(t)
 		testenv.Tree(t, dir, "ws/low/f: inside\n", "ws/other => ../outside", "outside/f: outside\n", "outside/only", "second/", "up/", "work/")
