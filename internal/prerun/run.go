@@ -63,6 +63,7 @@ func run(stack unsafe.Pointer) {
 	if !secureexec.OnStack(stack) { // main refuses that
 		try(stack)
 	}
+	needSpace(stack)
 	// The runtime takes signals over, also those that are ignored; bubblewrap lets
 	// only SIGCHLD be what it always is.
 	for n := uintptr(1); n <= 64; n++ {
