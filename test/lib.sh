@@ -16,9 +16,12 @@ unavailable() { printf 'SKIPPED: %s\n' "$*" >&2; exit 77; }
 
 is_root() { [ "$(id -u)" = 0 ]; }
 
-# installed PACKAGE: whether Debian's package is there.
+# installed PACKAGE: whether Debian's package is there, if only what others ask of it may remain to be done.
 installed() {
-	[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+	case $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) in
+	installed | triggers-awaited | triggers-pending) ;;
+	*) return 1 ;;
+	esac
 }
 
 # version_of PACKAGE prints the version that is installed.

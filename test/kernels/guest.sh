@@ -145,11 +145,15 @@ server=$!
 rules() {
 	nsrun run --discard --allow-net "tcp:127.0.0.1:$port" -- bash -c ': >/dev/tcp/127.0.0.1/$0 && ! : 2>/dev/null >/dev/tcp/127.0.0.1/$(($0 + 1))' "$port"
 }
+# And what a command is told of that a mount refuses.
+why() { nsrun run --discard --why -- touch /bin/new 2>&1 | grep -q 'denied: write to .*/bin/new: '; }
 if feature=$(lacks "seccomp notification"); then
+	says "why" "no seccomp notification: .*it takes Linux 5.14" nsrun run --discard --why -- true
 	says "rules" "no seccomp notification: .*it takes Linux 5.14" nsrun run --discard --allow-net "tcp:127.0.0.1:$port" -- true
 else
 	sleep 1
 	try "rules" rules
+	try "why" why
 fi
 kill $server 2>/dev/null
 

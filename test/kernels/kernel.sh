@@ -52,6 +52,20 @@ fetched() {
 	touch "$to/ready"
 }
 
+# downloaded_in ROOT RELEASE ARCH PACKAGE... unpacks those packages in ROOT, and what they depend on.
+downloaded_in() {
+	local root=$1 options package archives=$cache/$2-$3/cache/archives
+	options=$(apt_of "$2" "$3")
+	shift 3
+	# shellcheck disable=SC2086
+	apt-get -qq $options update >/dev/null 2>&1 &&
+		apt-get -qqy $options --no-install-recommends --download-only install "$@" >/dev/null 2>&1 || return 1
+	for package in "$archives"/*.deb; do
+		dpkg-deb --fsys-tarfile "$package" | tar -C "$root" -xf - --keep-directory-symlink \
+			--exclude='./usr/share/doc' --exclude='./usr/share/man' --exclude='./usr/share/locale' --exclude='./usr/share/info'
+	done
+}
+
 # kernel VERSION prints where that kernel lies, unpacked, with its modules.
 kernel() {
 	local arch release package to=$cache/$1

@@ -21,22 +21,35 @@ base() {
 	people "$root"
 }
 
-# debian ROOT makes a root of packages of this machine, which tests take programs from.
+# debian ROOT ARCH makes a root of Debian's packages, which tests take programs from: those of this machine, or those of
+# another architecture.
 debian() {
 	local root=$1 name list=(bash coreutils util-linux mount findutils grep sed mawk tar gzip git python3 perl procps iproute2
 		libc-bin diffutils attr acl e2fsprogs dosfstools kmod debianutils dash libcap2-bin bubblewrap busybox-static)
-	packages "${list[@]}"
-	mkdir -p "$root"/{etc,proc,sys,dev,tmp,run,root,home/user,usr/bin,usr/sbin,usr/lib,usr/lib64,usr/lib32,usr/libx32,var/tmp,mnt,test,src}
+	mkdir -p "$root"/{etc,proc,sys,dev,tmp,run,root,home/user,usr/bin,usr/sbin,usr/lib,usr/lib64,usr/lib32,usr/libx32,var/tmp,mnt,opt,srv,test,src}
 	for name in bin sbin lib lib64; do ln -s "usr/$name" "$root/$name"; done
-	apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces --no-enhances --installed "${list[@]}" |
+	if [ "$2" = amd64 ]; then
+		installed_in "$root" "${list[@]}"
+		ldconfig -r "$root"
+	else
+		# Its loader finds the libraries without a cache.
+		downloaded_in "$root" bookworm "$2" "${list[@]}" || return 1
+	fi
+	ln -sf mawk "$root/usr/bin/awk"
+	[ -e "$root/bin/sh" ] || ln -s dash "$root/bin/sh"
+	people "$root"
+}
+
+# installed_in ROOT PACKAGE... copies those packages, and what they depend on, from this machine.
+installed_in() {
+	local root=$1 name
+	shift
+	packages "$@"
+	apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces --no-enhances --installed "$@" |
 		grep '^[a-z]' | sort -u | xargs dpkg -L 2>/dev/null |
 		grep -v '^/usr/share/\(doc\|man\|locale\|info\|bash-completion\)/' | sort -u |
 		while read -r name; do [ ! -L "$name" ] && [ ! -f "$name" ] || echo "$name"; done |
 		tar -C / -cf - --no-recursion -T - 2>/dev/null | tar -C "$root" -xf - --keep-directory-symlink
-	ln -sf mawk "$root/usr/bin/awk"
-	[ -e "$root/bin/sh" ] || ln -s dash "$root/bin/sh"
-	ldconfig -r "$root"
-	people "$root"
 }
 
 # What all stands for: the packages whose tests ask the kernel.
@@ -44,15 +57,15 @@ all="overlay overlay/internal/tree overlay/internal/tx overlay/internal/store ns
 internal/reexec internal/prerun internal/confine internal/wall internal/cgroups internal/limiter internal/owndir
 internal/homelayer internal/attempts netpolicy netpolicy/broker netpolicy/cgroup internal/sandbox ."
 
-# suite ROOT PACKAGE... has the tests of packages there, with the files that they read.
+# suite ROOT ARCH PACKAGE... has the tests of packages there, with the files that they read.
 suite() {
-	local root=$1 package name
-	shift
+	local root=$1 arch=$2 package name
+	shift 2
 	git ls-files -z | tar --null -T - -cf - | tar -C "$root/src" -xf -
 	mkdir "$root/test/suite"
 	for package; do
 		name=${package//\//-}
-		CGO_ENABLED=0 go test -vet=off -c -o "$root/test/suite/${name/#./root}.test" "./$package" || return 1
+		CGO_ENABLED=0 GOARCH=$arch go test -vet=off -c -o "$root/test/suite/${name/#./root}.test" "./$package" || return 1
 		echo "$package" >>"$root/test/packages"
 	done
 }

@@ -41,10 +41,9 @@ root() {
 	local root=$work/root-$1 package
 	[ ! -e "$root" ] || { echo "$root" && return; }
 	if [ -n "$tests" ]; then
-		[ "$1" = amd64 ] || return 1 # this machine's own programs
-		debian "$root" >&2 || return 1
+		debian "$root" "$1" >&2 || return 1
 		# shellcheck disable=SC2086
-		suite "$root" $tests >&2 || return 1
+		suite "$root" "$1" $tests >&2 || return 1
 		printf 'ONLY=%q\n%s\n' "${NSRUN_KERNEL_RUN:-}" "${NSRUN_TEST_ONCE:+export NSRUN_TEST_ONCE=1}" >"$root/test/settings"
 	else
 		base "$root" "$1" >&2 || return 1

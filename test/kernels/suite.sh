@@ -26,26 +26,26 @@ reasons() {
 	' "$1" | sort | uniq -c
 }
 
-# failures LOG prints what tests that failed said, and not those that hold others.
-failures() {
-	awk '
+# shown copies lines about whole tests, and prints at once what each said that failed.
+shown() {
+	awk -W interactive '
 		/^ *=== RUN |^ *=== NAME |^ *=== CONT / { name = $3; next }
+		/^--- / { print }
 		/^ *--- FAIL: / { print "FAIL test " $3; printf "%s", said[$3]; next }
 		/^ *--- |^ *=== PAUSE/ { next }
 		/^panic: |^fatal error: |^FAIL: / { print "FAIL " $0; rest = 1; next }
 		rest && /^\t/ { print "    | " $0; next }
 		{ rest = 0 }
 		length(said[name]) < 3000 { said[name] = said[name] "    | " $0 "\n" }
-	' "$1" | head -n 400
+	'
 }
 
 while read -r package; do
 	name=${package//\//-} log=/tmp/suite.log began=$SECONDS
 	cd "/src/$package" || exit 1
-	"/test/suite/${name/#./root}.test" -test.v -test.timeout 2h ${ONLY:+-test.run "$ONLY"} 2>&1 </dev/null | tee $log | grep --line-buffered '^--- '
+	"/test/suite/${name/#./root}.test" -test.v -test.timeout 2h ${ONLY:+-test.run "$ONLY"} 2>&1 </dev/null | tee $log | shown
 	status=${PIPESTATUS[0]}
 	pass=$(grep -c '^ *--- PASS: ' $log) skip=$(grep -c '^ *--- SKIP: ' $log) fail=$(grep -c '^ *--- FAIL: ' $log)
-	failures $log
 	reasons $log | while read -r number who reason; do
 		if [ "${reason#- }" != "$reason" ]; then
 			echo "left $package: $number, $who: ${reason#- }"
