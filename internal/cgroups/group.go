@@ -29,6 +29,7 @@ type Group struct {
 	Name   string
 	Drop   func(cgroup *os.File) // ends what somebody may have in it before it is ended; nil: nobody has
 	parent sys.FD                // owned
+	lock   sys.FD
 }
 
 var (
@@ -187,10 +188,11 @@ func Make(parent sys.FD) (*Group, error) {
 		if err == unix.ENOENT {
 			continue // somebody took it for a stale one
 		}
+		lock := sys.None
 		if err == nil {
-			err = unix.Flock(int(dir), unix.LOCK_EX|unix.LOCK_NB)
+			lock, err = lockGroup(dir, unix.O_RDONLY, unix.F_RDLCK)
 		}
-		if err == unix.EWOULDBLOCK {
+		if err == unix.EAGAIN || err == unix.EACCES || err == unix.ENOENT || err == unix.ENODEV {
 			dir.Close()
 			continue // somebody takes it for one, and removes it
 		}
@@ -201,11 +203,34 @@ func Make(parent sys.FD) (*Group, error) {
 		}
 		var st unix.Stat_t
 		if err := unix.Fstatat(int(parent), name, &st, unix.AT_SYMLINK_NOFOLLOW); err == unix.ENOENT {
+			lock.Close()
 			dir.Close()
 			continue
 		}
-		return &Group{Dir: os.NewFile(uintptr(dir), name), parent: parent, Name: name}, nil
+		return &Group{Dir: os.NewFile(uintptr(dir), name), parent: parent, Name: name, lock: lock}, nil
 	}
+}
+
+// lockGroup locks a cgroup: who has it for reading, who removes it for writing. A command that sees the file system of cgroups
+// sees it read-only, and can have no lock for writing: so it keeps nobody from having a cgroup, as it could with flock(2) of
+// the directory.
+func lockGroup(dir sys.FD, access int, kind int16) (sys.FD, error) {
+	fd, err := unix.Openat(int(dir), "cgroup.procs", access|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return sys.None, err
+	}
+	lk := unix.Flock_t{Type: kind}
+	if err := sys.Retry(func() error { return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &lk) }); err != nil {
+		_ = unix.Close(fd)
+		return sys.None, err
+	}
+	return sys.FD(fd), nil
+}
+
+// Abandon leaves the cgroup to who cleans up next, as the end of this process does.
+func (g *Group) Abandon() {
+	g.lock.Close()
+	g.lock = sys.None
 }
 
 // Child makes a cgroup in g.
@@ -269,6 +294,7 @@ func (g *Group) DiscardV1() {
 			break // what stays somebody else clears
 		}
 	}
+	g.lock.Close()
 	_ = g.Dir.Close()
 	g.parent.Close()
 }
@@ -327,6 +353,7 @@ func (g *Group) Kill() error {
 func (g *Group) Remove() error {
 	removeChildren(int(g.Dir.Fd()))
 	err := unix.Unlinkat(int(g.parent), g.Name, unix.AT_REMOVEDIR)
+	g.lock.Close()
 	_ = g.Dir.Close()
 	g.parent.Close()
 	return err
@@ -353,9 +380,10 @@ func Clean(parent sys.FD) {
 		if err != nil {
 			continue
 		}
-		if unix.Flock(int(dir), unix.LOCK_EX|unix.LOCK_NB) == nil {
+		if lock, err := lockGroup(dir, unix.O_RDWR, unix.F_WRLCK); err == nil {
 			Clean(dir)
 			_ = unix.Unlinkat(int(parent), name, unix.AT_REMOVEDIR)
+			lock.Close()
 		}
 		dir.Close()
 	}

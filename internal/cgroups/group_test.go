@@ -3,6 +3,7 @@
 package cgroups
 
 import (
+	"errors"
 	"sync"
 	"testing"
 
@@ -117,6 +118,53 @@ func TestCleaners(t *testing.T) {
 	close(ended)
 	all.Wait()
 	if err := top.Remove(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLockedByOthers: who can open a cgroup for reading only, as a command that sees the file system can, neither keeps
+// somebody from making one, nor has one removed that is in use, whatever locks it takes. The control is that it gets them.
+func TestLockedByOthers(t *testing.T) {
+	testenv.Leaks(t)
+	testenv.NeedRoot(t)
+	top, err := MakeTop()
+	if err != nil {
+		testenv.Skip(t, "cgroup v2", err.Error())
+	}
+	g, err := top.Child()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{".", "cgroup.procs"} {
+		fd, err := unix.Openat(int(g.Dir.Fd()), name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			t.Errorf("flock of %s: %v", name, err)
+		}
+		if name == "." {
+			continue
+		}
+		read, write := unix.Flock_t{Type: unix.F_RDLCK}, unix.Flock_t{Type: unix.F_WRLCK}
+		if err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &read); err != nil {
+			t.Errorf("lock for reading: %v", err)
+		}
+		if err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &write); err == nil {
+			t.Error("it has a lock for writing")
+		}
+	}
+	lock, err := lockGroup(sys.FD(g.Dir.Fd()), unix.O_RDONLY, unix.F_RDLCK)
+	if err != nil {
+		t.Errorf("nobody else has it: %v", err)
+	}
+	lock.Close()
+	Clean(sys.FD(top.Dir.Fd()))
+	if _, err := g.Read("cgroup.procs"); err != nil {
+		t.Errorf("it was removed: %v", err)
+	}
+	if err := errors.Join(g.Remove(), top.Remove()); err != nil {
 		t.Error(err)
 	}
 }
