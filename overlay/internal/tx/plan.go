@@ -15,13 +15,12 @@ import (
 // plan fills in the journal, but for the identities of what is not made yet.
 func (c *Writer) plan() error {
 	t := c.Tx
-	touched := map[store.Place]bool{}
 	for i := 0; i < len(c.Items); i++ {
 		n := c.Items[i]
 		// A file with other names gets its time alone only if it is another file then, as
 		// it was in the sandbox.
 		if n.TimeOnly && (n.Low.IsDir() || n.Low.Nlink == 1) {
-			if err := c.touch(store.Place{Root: n.Root, Path: n.At}, n.Low, n.Up.Mtime.Nano(), touched); err != nil {
+			if err := c.touch(store.Place{Root: n.Root, Path: n.At}, n.Low, n.Up.Mtime.Nano()); err != nil {
 				return err
 			}
 			c.addNode(Node{Root: n.Root, Path: store.Text(n.At)}, n)
@@ -46,7 +45,7 @@ func (c *Writer) plan() error {
 			}
 			a.Node = first
 			t.Journal.Attrs = append(t.Journal.Attrs, a)
-			if err := c.touch(store.Place{Root: n.Root, Path: n.At}, n.Low, n.Up.Mtime.Nano(), touched); err != nil {
+			if err := c.touch(store.Place{Root: n.Root, Path: n.At}, n.Low, n.Up.Mtime.Nano()); err != nil {
 				return err
 			}
 			continue
@@ -55,7 +54,7 @@ func (c *Writer) plan() error {
 			return &fs.PathError{Op: "commit", Path: c.Tx.s.Roots[n.Root], Err: tree.ErrMoved}
 		}
 		dir, _ := tree.SplitPath(n.At)
-		if err := c.touchDir(store.Place{Root: n.Root, Path: dir}, touched); err != nil {
+		if err := c.touchDir(store.Place{Root: n.Root, Path: dir}); err != nil {
 			return err
 		}
 		if n.HasLow && n.Low.IsDir() && c.Sides[n.Root].Stiff {
@@ -146,8 +145,8 @@ func (c *Writer) emptied(at store.Place) (*Emptied, error) {
 }
 
 // touchDir notes that the entries of a directory change, and what its time is to be.
-func (c *Writer) touchDir(at store.Place, touched map[store.Place]bool) error {
-	if touched[at] {
+func (c *Writer) touchDir(at store.Place) error {
+	if c.touched[at] {
 		return nil
 	}
 	fail := func(err error) error { return &fs.PathError{Op: "open", Path: c.abs(at), Err: err} }
@@ -167,15 +166,18 @@ func (c *Writer) touchDir(at store.Place, touched map[store.Place]bool) error {
 		// A subvolume: renaming into it works from within only.
 		c.Apart[store.Place{Root: at.Root, Path: at.Path}] = true
 	}
-	return c.touch(at, low, st.Mtime.Nano(), touched)
+	return c.touch(at, low, st.Mtime.Nano())
 }
 
 // touch notes that an object that stays gets a modification time.
-func (c *Writer) touch(at store.Place, low tree.Stat, after int64, touched map[store.Place]bool) error {
-	if touched[at] {
+func (c *Writer) touch(at store.Place, low tree.Stat, after int64) error {
+	if c.touched[at] {
 		return nil
 	}
-	touched[at] = true
+	if c.touched == nil {
+		c.touched = make(map[store.Place]bool)
+	}
+	c.touched[at] = true
 	c.Tx.Journal.Times = append(c.Tx.Journal.Times, Retime{
 		Root: at.Root, Path: store.Text(at.Path), Ino: low.Ino,
 		Before: low.Mtime.Nano(), After: after, Clean: !c.Changed(at, low),

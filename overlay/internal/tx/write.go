@@ -5,7 +5,6 @@ package tx
 import (
 	"context"
 	"io/fs"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -176,8 +175,7 @@ func (c *Writer) twin(n Item, st *tree.Handle, path string, dst *tree.Handle, to
 	if !c.Changed(at, w.Low) {
 		c.linked = append(c.linked, file{at, w.Low.Ino})
 	}
-	known := slices.ContainsFunc(c.Tx.Journal.Times, func(r Retime) bool { return r.Root == n.Root && string(r.Path) == w.Path })
-	if err := c.touch(at, w.Low, n.Up.Mtime.Nano(), map[store.Place]bool{at: known}); err != nil {
+	if err := c.touch(at, w.Low, n.Up.Mtime.Nano()); err != nil {
 		return tree.Stat{}, false, err
 	}
 	if c.Copier.Links == nil {

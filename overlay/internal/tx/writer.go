@@ -79,9 +79,10 @@ type Writer struct {
 
 	Progress func(made int, bytes int64) // nil: nobody wants to know
 
-	planned []Item // what the journal's nodes are made of
-	linked  []file // files of the project that get more names
-	stays   []Stay // those of the journal that nobody had changed since the session began
+	planned []Item               // what the journal's nodes are made of
+	linked  []file               // files of the project that get more names
+	touched map[store.Place]bool // what is in the journal's times
+	stays   []Stay               // those of the journal that nobody had changed since the session began
 	Copier  tree.Copier
 	Apart   map[store.Place]bool // directories that objects cannot be renamed to from elsewhere
 	made    int
