@@ -215,9 +215,12 @@ func (c *Classifier) newLines(p string, words []string) bool {
 		return true
 	}
 	old, _ := c.Old.Read(p)
-	before := strings.Split(old, "\n")
+	before := make(map[string]bool)
+	for line := range strings.SplitSeq(old, "\n") {
+		before[line] = true
+	}
 	for line := range strings.SplitSeq(now, "\n") {
-		if isSetting(line, words) && !slices.Contains(before, line) {
+		if isSetting(line, words) && !before[line] {
 			return true
 		}
 	}

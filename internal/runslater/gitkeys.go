@@ -101,9 +101,13 @@ func addedEntries(at, old, now string, roots []string) string {
 	if len(list) == 0 {
 		return ""
 	}
-	before, _ := parseConfig(old)
+	entries, _ := parseConfig(old)
+	before := make(map[entry]bool, len(entries))
+	for _, e := range entries {
+		before[e] = true
+	}
 	for _, e := range list {
-		if !slices.Contains(before, e) {
+		if !before[e] {
 			return e.key
 		}
 	}
