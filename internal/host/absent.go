@@ -14,11 +14,11 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Secrets that do not exist when a command starts may come into being while it runs. Where the home directory is shown
-// through an overlay (see mountPoint) its front layer says that they are deleted: so they are absent, then and later.
+// Secrets that do not exist when a command starts can be created while it runs. Where the home directory is shown
+// through an overlay (see mountPoint), its front layer marks these names as deleted, so they stay absent.
 
-// A homeView answers what is in a home directory. Most of homeSecrets are not: to list two directories says so sooner than
-// to look for each of a hundred names.
+// A homeView answers which names a home directory has. Most of homeSecrets do not exist: listing two directories finds
+// that out faster than a look-up for each of a hundred names.
 type homeView struct {
 	fd     int
 	listed [2]map[string]bool // of the home directory, and of .config; nil: not known
@@ -37,8 +37,9 @@ func newHomeView(fd int) *homeView {
 	return v
 }
 
-// listNames lists a directory, in lower case: it may be one in which case does not matter. Nil: it is a link, too large to be
-// worth it, or has names that may be others' there in a way that is not known here.
+// listNames lists a directory, in lower case, because the directory may ignore case. It returns nil if the directory is
+// a link, is too large to be listed, or may ignore case and has names that are not ASCII: how it compares these is not
+// known here.
 func listNames(dir int, name string, buf []byte) map[string]bool {
 	n, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -51,7 +52,7 @@ func listNames(dir int, name string, buf []byte) map[string]bool {
 		return nil
 	}
 	set := make(map[string]bool, 64)
-	// Not unix.ParseDirent, which leaves out entries without an inode number: some file systems give none.
+	// Not unix.ParseDirent, which omits entries without an inode number: some file systems have such entries.
 	for b := buf[:size]; len(b) > 0; {
 		const reclen, text = 16, 19 // in struct linux_dirent64
 		if len(b) < text || int(binary.NativeEndian.Uint16(b[reclen:])) > len(b) {
@@ -71,14 +72,14 @@ func listNames(dir int, name string, buf []byte) map[string]bool {
 	return set
 }
 
-// foldsCase reports whether it may be that case does not matter in a directory.
+// foldsCase reports whether a directory may ignore the case of names.
 func foldsCase(fd int) bool {
 	const casefold = 0x40000000 // FS_CASEFOLD_FL
 	flags, err := unix.IoctlGetUint32(fd, unix.FS_IOC_GETFLAGS)
 	return err != nil || flags&casefold != 0
 }
 
-// missing reports that the first part of a name, or the one after .config, is not there. False: it may be.
+// missing reports that the first element of a name, or the one after .config, does not exist. False: it may exist.
 func (v *homeView) missing(name string) bool {
 	first, rest, _ := strings.Cut(name, "/")
 	if v.listed[0] != nil && !v.listed[0][strings.ToLower(first)] {
@@ -91,7 +92,7 @@ func (v *homeView) missing(name string) bool {
 	return false
 }
 
-// kind is what a directory on the way is.
+// kind is what a directory on the path to a name turned out to be.
 func (v *homeView) kind(name string) uint32 {
 	k, ok := v.kinds[name]
 	if !ok {
@@ -110,7 +111,7 @@ func (v *homeView) exists(name string) bool {
 	return !v.missing(name) && unix.Fstatat(v.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
 }
 
-// absent says of a name that does not exist from where on. Not ok: a link is on the way, and leads elsewhere.
+// absent returns, for a name that does not exist, its first missing part. Not ok: a link on the path leads elsewhere.
 func (v *homeView) absent(name string) (n plan.Absent, ok bool) {
 	for i := range len(name) {
 		if name[i] == '/' {

@@ -14,20 +14,18 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// caches are directories below the home directory that build tools cannot do
-// without. They are readable as they are; what is written to them is gone
-// afterwards.
+// caches are directories below the home directory that build tools need. Commands read their content; writes to them
+// are gone afterwards.
 var caches = [...]string{".cache", "go/pkg", ".npm", ".cargo", ".rustup", ".m2/repository", ".gradle", ".ccache", ".yarn", ".bun"}
 
-// buildCaches are what builds write to directly. None of them is looked into by
-// anything but the tool that it belongs to.
+// buildCaches are those to which builds write directly. Only the tool that a cache belongs to reads it.
 var buildCaches = [...]string{
 	".cache/go-build", ".cache/ccache", ".cache/pip", "go/pkg", ".npm/_cacache", ".cargo/registry", ".m2/repository", ".gradle/caches",
 	".ccache", ".yarn/cache", ".bun/install/cache",
 }
 
-// Caches are the caches that are there and that an overlay can hold. Those in the roots of a session are parts of it, and
-// none holds the session's own directory.
+// Caches are the existing caches that can be shown through an overlay: not those in the roots of a session, which are
+// parts of it, and not one that contains the session's own directory.
 func Caches(home string, more, roots []string, session string, table []mounts.Info) (dirs []string) {
 	for _, dir := range belowHome(home, slices.Concat(caches[:], more)) {
 		if !IsDir(dir) || paths.InAny(dir, roots) || paths.Inside(session, dir) {
@@ -40,7 +38,7 @@ func Caches(home string, more, roots []string, session string, table []mounts.In
 	return dirs
 }
 
-// Builds are the caches that builds write to, and more of them, as far as they are there and are the caller's.
+// Builds are the caches that builds write to, and more, if they exist and belong to the caller.
 func Builds(home string, more []string) (p mounts.Plan, err error) {
 	for _, dir := range belowHome(home, slices.Concat(buildCaches[:], more)) {
 		if real, err := RealPath(dir); err != nil || real != dir || !links.Own(real) || !IsDir(real) {
@@ -60,7 +58,7 @@ var (
 	errHiddenCache = errors.New("it is a place of secrets, and hidden")
 )
 
-// CachePaths are the names below the home directory of caches that somebody names: absolute paths, or below "~/".
+// CachePaths are the names, below the home directory, of the given caches: absolute paths, or paths below "~/".
 func CachePaths(home string, dirs []string) (names []string, err error) {
 	for _, dir := range dirs {
 		at := dir
@@ -80,7 +78,7 @@ func CachePaths(home string, dirs []string) (names []string, err error) {
 	return names, nil
 }
 
-// Present are those of plan.CachePaths that are there.
+// Present are the existing ones of plan.CachePaths.
 func Present(home string) map[string]bool {
 	present := make(map[string]bool)
 	for _, name := range plan.CachePaths() {

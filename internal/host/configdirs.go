@@ -4,10 +4,10 @@ package host
 
 import "github.com/nsrun/nsrun/internal/plan"
 
-// SystemConfigDir is where the configuration of the system is.
+// SystemConfigDir is the directory of the system's configuration.
 const SystemConfigDir = "/etc/nsrun"
 
-// ConfigDir is where the configuration of the user is, empty if there is no place for it.
+// ConfigDir is the directory of the user's configuration; empty: there is none.
 func ConfigDir(home string) string { return ownDir("XDG_CONFIG_HOME", home, ".config") }
 
 // ConfigDirs are the directories of configuration.

@@ -14,10 +14,10 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Files answers what plan.Confine asks.
+// Files implements the questions of plan.Confine about the file system.
 func Files() plan.Host { return plan.Host{Real: realAsFar, List: list} }
 
-// realAsFar is a path without links, as far as it is there.
+// realAsFar resolves the links of a path, as far as the path exists.
 func realAsFar(name string) string {
 	rest := ""
 	for at := path.Clean(name); at != "/"; at = path.Dir(at) {
@@ -34,7 +34,8 @@ func realAsFar(name string) string {
 	return path.Join("/", rest)
 }
 
-// list is what is in a directory. What the caller cannot list the command cannot use by other ways than a rule of its own.
+// list lists a directory. If the caller cannot list it, the command cannot use its content either, except by a rule of
+// its own.
 func list(dir string) (entries []confine.Entry, err error) {
 	f, err := openDir(dir)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/nsrun/nsrun/internal/plan"
 )
 
-// A Copy is a copy of a directory, which commands see in its place.
+// A Copy is a copy of a directory, which commands see in the directory's place.
 type Copy struct{ Path, At string }
 
-// InCopies adds to rules that hide what they mean in copies: these were made after the rules had been looked at, and may
-// hold what had not been there.
+// InCopies adds to rules that hide paths what they match in copies: a copy is made after the rules were matched, and
+// may contain names that did not exist then.
 func InCopies(list []plan.Rule, copies []Copy) error {
 	all := make([]pathrule.Rule, len(list))
 	for i, r := range list {
@@ -42,7 +42,7 @@ func InCopies(list []plan.Rule, copies []Copy) error {
 	return nil
 }
 
-// inCopy is Glob in a copy, with the paths of what was copied.
+// inCopy is Glob in a copy; it returns paths of the original.
 func inCopy(p *pathrule.Pattern, c Copy, skip func(path string) bool) (list []string, err error) {
 	base, literal := p.Base()
 	copied := func(path string) string { return c.At + strings.TrimPrefix(path, c.Path) }

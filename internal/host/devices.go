@@ -15,20 +15,20 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// A deviceSet is a name that stands for devices.
+// A deviceSet is a name for several devices.
 type deviceSet struct {
 	name     string
 	patterns []string
 }
 
-// deviceSets are those of graphics cards and of virtual machines.
+// deviceSets are the sets for graphics cards and virtual machines.
 var deviceSets = [...]deviceSet{
 	{"nvidia", []string{"/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/nvidia-caps/*"}},
 	{"dri", []string{"/dev/dri/card[0-9]*", "/dev/dri/renderD[0-9]*"}},
 	{"kvm", []string{"/dev/kvm"}},
 }
 
-// wholeHost are devices that are the memory of this host, or its log.
+// wholeHost are the devices that give access to the memory or the log of this host.
 var wholeHost = [...]string{"/dev/mem", "/dev/kmem", "/dev/port", "/dev/kmsg"}
 
 var (
@@ -56,7 +56,7 @@ func Devices(names []string) (list mounts.Plan, err error) {
 	return list, nil
 }
 
-// devicePaths are what a name stands for.
+// devicePaths returns the devices that a name means.
 func devicePaths(name string) (paths []string, err error) {
 	i := slices.IndexFunc(deviceSets[:], func(set deviceSet) bool { return set.name == name })
 	if i < 0 {
@@ -90,7 +90,8 @@ func device(path string) (m mounts.Mount, err error) {
 	case fi.Mode()&os.ModeCharDevice == 0 || strings.HasPrefix(path, "/dev/pts/"):
 		return m, errNotDevice
 	}
-	// Read-only: to write to a device is not to write to its mount, and its mode and owner are not the command's to change.
+	// Read-only: writing to a device does not write to its mount, and the command must not change its mode or
+	// owner.
 	if m, err = Bind(path, false); err == nil {
 		m.Devices = true
 	}

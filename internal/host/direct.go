@@ -21,18 +21,17 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// What a command does not get to write to, where it writes in place (--direct, --rw), is a git
-// directory: git executes what is in it on behalf of whoever uses the repository next (hooks,
-// commands that configuration names), and follows and appends to what is in it (links among
-// refs and logs, alternates). That is in many places below .git, and in new ones with each
-// version, so all of it is read-only. What else git takes from the work tree is in directgit.go.
+// Where a command writes in place (--direct, --rw), it cannot write to a git directory. Git executes what is in there
+// for whoever uses the repository next (hooks, commands that configuration names), and follows links and appends to
+// files (refs, logs, alternates). Such files are at many places below .git, and each version of git adds some, so all
+// of it is read-only. directgit.go has what else git takes from the work tree.
 
-// protectedDirs are those in a git directory whose links are followed, too.
+// protectedDirs are directories in a git directory whose links are followed, too.
 var protectedDirs = [...]string{"", "info", "hooks"}
 
-// DirectMounts makes the roots writable, but for their git directories, unless those are
-// to be written to as well. What takes longer to find, and mostly is not there, is found by rest. Where more is to be
-// mounted, it returns all; else Later has what near does not.
+// DirectMounts makes the roots writable, except their git directories, unless those may be written to as well. rest
+// finds what takes longer to find and usually does not exist. If that needs more mounts, rest reports more, and all are
+// all the mounts; otherwise those of near are complete.
 func DirectMounts(roots []string, git bool) (near InPlace, rest func() (all InPlace, more bool, err error), err error) {
 	d := newDirect()
 	for _, root := range roots {
@@ -75,7 +74,7 @@ func DirectMounts(roots []string, git bool) (near InPlace, rest func() (all InPl
 	}, nil
 }
 
-// protectGit is what git uses in directories that a rule makes writable, read-only.
+// protectGit makes read-only what git uses in directories that a rule makes writable.
 func protectGit(dirs []string) (InPlace, error) {
 	d := newDirect()
 	d.rule, d.roots = true, dirs
@@ -93,7 +92,7 @@ func protectGit(dirs []string) (InPlace, error) {
 	return d.mounts(false)
 }
 
-// InPlace is what directories take that are written to in place.
+// InPlace returns the mounts for directories that are written to in place.
 type InPlace struct {
 	Plan      mounts.Plan
 	Known     map[string]bool // work trees that were found
@@ -103,13 +102,13 @@ type InPlace struct {
 	Unguarded []string        // why not all that git executes is read-only, in words
 }
 
-// add takes what rules make writable, without its mounts.
+// add adds what rules make writable, without its mounts.
 func (in *InPlace) add(more *InPlace) {
 	in.Dirs, in.Files, in.Later = append(in.Dirs, more.Dirs...), append(in.Files, more.Files...), append(in.Later, more.Later...)
 	maps.Copy(in.Known, more.Known)
 }
 
-// mounts are the directories with what is read-only in them, or that alone.
+// mounts returns the directories with the read-only parts of them, or only the parts.
 func (d *direct) mounts(writable bool) (in InPlace, err error) {
 	in.Known, in.Later, in.Unguarded = d.seen, d.later, d.notices
 	// Parents first: a bind covers what was mounted below it before.
@@ -126,7 +125,7 @@ func (d *direct) mounts(writable bool) (in InPlace, err error) {
 	return in, nil
 }
 
-// directRoot is where a root is, if it can be one.
+// directRoot resolves a root, and checks that it can be one.
 func directRoot(root string) (string, error) {
 	abs, err := links.Resolve(root, links.Never) // it was resolved already
 	if err != nil {
@@ -152,7 +151,7 @@ func directRoot(root string) (string, error) {
 	return abs, nil
 }
 
-// direct collects what is mounted over the read-only host.
+// direct collects the mounts over the read-only host.
 type direct struct {
 	roots []string
 	rule  bool            // a rule names the roots: git may use what they are
@@ -187,7 +186,7 @@ func (d *direct) git(dot string) (dir string, err error) {
 	case !fi.Mode().IsRegular():
 		return "", errors.New("its .git is neither a directory nor a file")
 	}
-	// Of a work tree or a submodule: it says where the git directory is.
+	// In a work tree or a submodule, .git is a file that names the git directory.
 	if d.holds(dot) {
 		d.at[dot] = false
 	}
@@ -214,8 +213,8 @@ func (d *direct) gitDir(dir string) error {
 	return err
 }
 
-// single refuses a file that has another hard link: nobody can say where that is, and a command
-// could write through it. Git makes samples of hooks only, and executes none.
+// single refuses a file that has another hard link: nobody can tell where that is, and a command could write through
+// it. Hard links of git's samples of hooks do no harm, because git executes no samples.
 func single(path string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink < 2 {
@@ -230,7 +229,7 @@ func single(path string) error {
 	}
 }
 
-// links protects what the links in a directory lead to, which may have to be there.
+// links protects the targets of the links in a directory; some links must have one.
 func (d *direct) links(dir string, must bool) error {
 	f, err := openDir(dir)
 	if err != nil {
@@ -285,9 +284,8 @@ func (d *direct) follow(file, prefix string) (dir string, err error) {
 	return dir, d.gitDir(dir)
 }
 
-// target is where the text of a link, or of a file like it, leads to, "" if nothing
-// is there and nobody can change that. It is an error if the command could make it
-// lead to something else.
+// target returns where the text of a link, or of a file like .git, leads. Empty: nothing is there, and the command
+// cannot change that. It is an error if the command could make it lead elsewhere.
 func (d *direct) target(file, text string) (string, error) {
 	name := text
 	if !filepath.IsAbs(name) {
@@ -305,7 +303,7 @@ func (d *direct) target(file, text string) (string, error) {
 	return "", nil
 }
 
-// canMake reports whether the command could make what is missing at a path.
+// canMake reports whether the command could create a missing path.
 func (d *direct) canMake(name string) bool {
 	for {
 		if real, err := filepath.EvalSymlinks(name); err == nil {
@@ -325,7 +323,7 @@ func (d *direct) holds(path string) bool {
 	return slices.ContainsFunc(d.roots, func(root string) bool { return paths.Inside(path, root) })
 }
 
-// closed reports whether the path lies in what is read-only in a root.
+// closed reports whether the path lies in a read-only part of a root.
 func (d *direct) closed(path string) bool {
 	for dir := path; ; dir = filepath.Dir(dir) {
 		if writable, known := d.at[dir]; known {

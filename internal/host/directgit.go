@@ -20,14 +20,12 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// A work tree has more in it that git executes or obeys than its own .git: the repositories of
-// submodules and linked work trees, directories of hooks and files that a configuration
-// names, and repositories that somebody put there. All of these are read-only where a command
-// writes in place.
+// A work tree contains more than its .git that git executes or obeys: the repositories of submodules and linked work
+// trees, directories of hooks and files that a configuration names, and nested repositories. All of these are read-only
+// where a command writes in place.
 //
-// They are found by what git itself has written down, and by one look at each directory at the
-// top: nobody walks through the tree. What is not found so, or does not exist yet, cannot be
-// protected; see later.go.
+// They are found in git's own files, and by listing each top directory once; the tree is not searched. What is not
+// found in this way, or does not exist yet, cannot be protected; see later.go.
 
 const (
 	maxDepth   = 10      // of files that include one another, of submodules in submodules
@@ -40,7 +38,7 @@ var (
 	errMany   = errors.New("it has too many submodules")
 )
 
-// tree protects what git uses of a writable directory, but for what rest finds.
+// tree protects what git uses in a writable directory, except what rest finds.
 func (d *direct) tree(root string) error {
 	top := root
 	for !Exists(filepath.Join(top, ".git")) && top != filepath.Dir(top) {
@@ -49,8 +47,8 @@ func (d *direct) tree(root string) error {
 	d.outer = top
 	err := d.repository(top, 0)
 	d.outer = ""
-	// Of a repository above the directory some may lie in it. Where the caller cannot read that,
-	// git executes nothing for the caller.
+	// A part of a repository above the directory may lie in the directory. If the caller cannot read that
+	// repository, git executes nothing of it for the caller.
 	if err != nil && (top == root || !errors.Is(err, os.ErrPermission)) {
 		return err
 	}
@@ -60,8 +58,8 @@ func (d *direct) tree(root string) error {
 	return nil
 }
 
-// rest protects what git uses of a writable directory because of an index, which may be large, or because it lies one level
-// below. Mostly there is nothing of the kind.
+// rest protects what git uses in a writable directory because an index names it (an index may be large), or because it
+// lies one level below. Usually there is nothing of the kind.
 func (d *direct) rest(root string) error {
 	for top := root; ; top = filepath.Dir(top) {
 		if dir := d.indexes[top]; dir != "" {
@@ -80,8 +78,8 @@ func (d *direct) rest(root string) error {
 	return d.below(root)
 }
 
-// below protects the repositories one level below a directory, however many names that has: what a
-// command puts there hides none.
+// below protects the repositories one level below a directory, however many names it has, so that a command cannot hide
+// one among many.
 func (d *direct) below(root string) error {
 	f, err := openDir(root)
 	if err != nil {
@@ -110,7 +108,7 @@ func (d *direct) below(root string) error {
 	})
 }
 
-// Entries calls yield for all that is in a directory.
+// Entries calls yield for each entry of a directory.
 func entries(dir *os.File, yield func(os.DirEntry)) error {
 	for {
 		list, err := dir.ReadDir(1000)
@@ -137,15 +135,14 @@ func existsAt(dir *os.File, name string) bool {
 	return unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
 }
 
-// note remembers a path at which nothing is, and where a command could put something.
+// note records a path that does not exist and that a command could create.
 func (d *direct) note(path string) {
 	if d.holds(path) && !d.closed(path) && !Exists(path) {
 		d.later = append(d.later, path)
 	}
 }
 
-// inner protects a repository that somebody may have put into the tree. What is wrong with it is
-// no reason not to run a command.
+// inner protects a repository that somebody may have put into the tree. An error in it does not stop the command.
 func (d *direct) inner(top string, depth int) {
 	d.short(top, d.repository(top, depth))
 }
@@ -163,7 +160,7 @@ func (d *direct) bareRepository(dir string) {
 	d.short(dir, err)
 }
 
-// short tells why not all is protected.
+// short says why not everything is protected.
 func (d *direct) short(top string, err error) {
 	if err != nil {
 		d.notices = append(d.notices, fmt.Sprintf("not all that git uses in %s is read-only: %s", escape.Quote(top), sys.Bare(err)))
@@ -190,7 +187,7 @@ func (d *direct) repository(top string, depth int) error {
 	return d.uses(top, dir, depth)
 }
 
-// uses protects what git uses because of a git directory, beside what is in that.
+// uses protects what git uses because of a git directory, outside that directory.
 func (d *direct) uses(top, dir string, depth int) error {
 	common := dir
 	if text, err := readPlain(filepath.Join(dir, "commondir")); err == nil {
@@ -230,7 +227,7 @@ func (d *direct) uses(top, dir string, depth int) error {
 	return nil
 }
 
-// alone refuses files outside of the roots that have another hard link.
+// alone refuses files outside the roots that have another hard link.
 func (d *direct) alone(path string) error {
 	names, err := readNames(path)
 	if err != nil {
@@ -262,8 +259,8 @@ func (d *direct) submodules(top, common string, depth int) error {
 	return d.modules(filepath.Join(common, "modules"), depth, &left, 0)
 }
 
-// staged protects the submodules that an index has, which git status looks into though .gitmodules
-// has none of them. One that cannot be read could hide some: git refuses it now, but somebody may repair it.
+// staged protects the submodules that only the index lists, not .gitmodules: git status looks into these, too. An
+// unreadable index could hide some: git refuses it now, but somebody may repair it.
 func (d *direct) staged(top, dir, name string, depth int) error {
 	at := filepath.Join(dir, name)
 	fd, size, err := openRegular(at, indexMost)
@@ -288,7 +285,7 @@ func (d *direct) staged(top, dir, name string, depth int) error {
 	return d.staged(top, dir, "sharedindex."+shared, depth)
 }
 
-// modules goes through the git directories of submodules, whose names can have slashes.
+// modules walks the git directories of submodules, whose names can contain slashes.
 func (d *direct) modules(dir string, depth int, left *int, level int) error {
 	names, _ := readNames(dir)
 	for _, name := range names {
@@ -312,8 +309,8 @@ func (d *direct) modules(dir string, depth int, left *int, level int) error {
 	return nil
 }
 
-// submodule protects a work tree in another one. One that is not there yet is an empty
-// directory, which git status looks into: a repository in it would be obeyed.
+// submodule protects a nested work tree. One that is not checked out is an empty directory; git status would obey a
+// repository that appears there.
 func (d *direct) submodule(top string, depth int) {
 	if !d.holds(top) || d.closed(top) {
 		return
@@ -331,7 +328,7 @@ func (d *direct) submodule(top string, depth int) {
 	}
 }
 
-// A configuration is a file with what it names.
+// A configuration is a file and the paths that it names.
 type configuration struct {
 	name  string
 	leads []runslater.Lead
@@ -371,8 +368,7 @@ func xdgConfig(home string) string {
 	return filepath.Join(dir, "git", "config")
 }
 
-// config protects what a configuration names for a work tree; own says that it is the
-// repository's own.
+// config protects what a configuration names for a work tree; own says that it is the repository's own configuration.
 func (d *direct) config(name, top string, depth int, own bool) error {
 	text, err := readPlain(name)
 	if err != nil {
@@ -415,7 +411,7 @@ func (d *direct) leads(c configuration, top string, depth int, own bool) error {
 	return nil
 }
 
-// first reports whether a configuration is read for the first time for a work tree. One may include itself.
+// first reports whether a configuration is read for the first time for a work tree: one may include itself.
 func (d *direct) first(name, top string) bool {
 	key := [2]string{name, top}
 	was := d.read[key]
@@ -435,8 +431,8 @@ func (d *direct) named(file string, l runslater.Lead, from string, own bool) (st
 	if text == "" || text[0] == '~' {
 		return "", nil
 	}
-	// A word of a command may be no path at all; and not every project has what the
-	// configuration of all of them names.
+	// A word of a command may not be a path at all. And not every project has the files that a configuration for
+	// all repositories names.
 	text = resolve(from, text)
 	if !Exists(text) && (l.Kind == runslater.LeadCommand || !own) {
 		if l.Kind != runslater.LeadCommand {
@@ -469,9 +465,9 @@ func (d *direct) named(file string, l runslater.Lead, from string, own bool) (st
 	return to, nil
 }
 
-// hooks protects what else belongs to a directory of hooks.
+// hooks protects what else a directory of hooks uses.
 func (d *direct) hooks(dir string) error {
-	// Husky's execute the files beside that directory.
+	// Husky's hooks execute files beside their directory.
 	if up := filepath.Dir(dir); filepath.Base(dir) == "_" && filepath.Base(up) == ".husky" && d.holds(up) {
 		d.at[up] = false
 	}
@@ -499,7 +495,7 @@ func readPlain(name string) (string, error) {
 
 // openRegular opens a regular file of at most so many bytes, through links.
 func openRegular(name string, most int64) (fd int, size int64, err error) {
-	// To open a device or a FIFO does something.
+	// Opening a device or a FIFO has side effects.
 	path, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, 0, err
@@ -554,8 +550,7 @@ func readSmall(fd int) (string, error) {
 	return string(b[:n]), nil
 }
 
-// A helpful error says what to type. Callers that know what to do about errors have nothing
-// to add to one that has a method Try.
+// A helpful error says what to type. If an error has a method Try, callers that usually add a hint add none.
 type helpful struct {
 	error
 	try string

@@ -17,13 +17,11 @@ import (
 	"github.com/nsrun/nsrun/internal/paths"
 )
 
-// A linked work tree's git directory, and a submodule's, is outside of it: .git is a
-// file that names it. So that git works in the sandbox, and what it does is kept apart
-// too, it becomes another root of the session.
+// The git directory of a linked work tree or a submodule is outside of it: .git is a file that names it. It becomes
+// another root of the session, so that git works in the sandbox, and its writes are kept apart, too.
 //
-// That file is a part of the project, where commands of former sessions may have written
-// it. So it alone decides nothing: the git directory must be the caller's own, and name
-// this work tree in turn.
+// That file is a part of the project, where commands of earlier sessions may have written to it. So the file alone is
+// not trusted: the git directory must be the caller's own, and must name this work tree in turn.
 
 // gitFileMost bounds how much is read of git's files, in bytes.
 const gitFileMost = 1 << 20
@@ -43,9 +41,9 @@ func ProjectRoots(real string) (roots []string, noGit string) {
 	return []string{real, git}, ""
 }
 
-// outerGitDir is the git directory that root/.git, if it is a file, names: for a linked
-// work tree, that of the main one. Empty: there is none, which git can tell better. It
-// is an error if there is one that had better not be used.
+// outerGitDir is the git directory that root/.git names, if that is a file; for a linked work tree, that of the main
+// work tree. Empty: there is none; git itself prints a better error. It is an error if there is one that must not be
+// used.
 func outerGitDir(root string) (string, error) {
 	text, err := readOwn(filepath.Join(root, ".git"))
 	if err != nil {
@@ -88,7 +86,7 @@ func outerGitDir(root string) (string, error) {
 	return found, nil
 }
 
-// resolve is a path that a file in dir names.
+// resolve resolves a path that a file in dir names.
 func resolve(dir, name string) string {
 	if filepath.IsAbs(name) {
 		return name
@@ -96,8 +94,7 @@ func resolve(dir, name string) string {
 	return dir + "/" + name // not cleaned: what comes before ".." may be a link
 }
 
-// readOwn reads a small regular file of the caller's, which is not a link, without the
-// newline at its end.
+// readOwn reads a small regular file of the caller's, but no link, and removes the newline at its end.
 func readOwn(name string) (string, error) {
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -120,8 +117,8 @@ func readOwn(name string) (string, error) {
 	return string(bytes.TrimRight(b, "\r\n")), nil
 }
 
-// coreWorkTree finds the value of core.worktree in a git configuration, as git itself
-// writes it. Empty: there is none, or it is written in a way that people write.
+// coreWorkTree finds the value of core.worktree in a git configuration, in the form that git itself writes. Empty:
+// there is none, or a person wrote it in another form.
 func coreWorkTree(config string) (value string) {
 	section := ""
 	for line := range strings.SplitSeq(config, "\n") {

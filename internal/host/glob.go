@@ -19,8 +19,8 @@ import (
 
 var errWholeHost = errors.New("nsrun would have to search the whole file system: name a directory before **")
 
-// Glob finds the paths that are there and that a pattern means, sorted, but for those that skip reports and for what lies in
-// a directory that was found. No symbolic link behind the pattern's Base is followed.
+// Glob finds the existing paths that a pattern matches, sorted, except those that skip reports, and those in a
+// directory that was found. It follows no symbolic link after the pattern's Base.
 func Glob(p *pathrule.Pattern, skip func(path string) bool) ([]string, error) {
 	base, literal := p.Base()
 	switch {
@@ -47,7 +47,7 @@ func globFrom(dir globDir, p *pathrule.Pattern, skip func(path string) bool) ([]
 	return w.found, w.err
 }
 
-// Meant are the paths that are there and that a rule's text means.
+// Meant are the existing paths that a rule's text matches.
 func Meant(text string) []string {
 	p, err := pathrule.Parse(text, Variable(Home()))
 	if err != nil {
@@ -57,7 +57,7 @@ func Meant(text string) []string {
 	return list
 }
 
-// Nothing reports whether a rule's text is understood, and nothing that it means is there.
+// Nothing reports whether a rule's text is valid and matches no existing path.
 func Nothing(text string) bool {
 	p, err := pathrule.Parse(text, Variable(Home()))
 	if err != nil {
@@ -67,7 +67,7 @@ func Nothing(text string) bool {
 	return err == nil && len(list) == 0
 }
 
-// globDir is a directory, and how far the pattern has matched there.
+// globDir is a directory, and how much of the pattern has matched there.
 type globDir struct {
 	path  string
 	state pathrule.State
@@ -136,8 +136,8 @@ func join(dir string, name []byte) string {
 	return dir + "/" + string(name)
 }
 
-// eachEntry calls f for what is in a directory. A directory that is no more, or is none, has nothing in it, and so has one
-// that nobody may enter.
+// eachEntry calls f for each entry of a directory. A directory that does not exist any more, that is not one, or that
+// nobody may enter, has no entries.
 func eachEntry(dir string, buf []byte, f func(name []byte, isDir func() bool)) error {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	switch {

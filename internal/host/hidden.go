@@ -42,7 +42,7 @@ func FindHidden(home string) Hidden {
 	return Hidden{Dirs: dirs, Secrets: real, Linked: ways(linked), Absent: absent, Texts: harmlessCopies(home, secrets), Present: Present(home)}
 }
 
-// harmlessCopies are what of some secrets below a home directory is none.
+// harmlessCopies are copies of secret files below a home directory, with only their harmless settings.
 func harmlessCopies(home string, secrets []string) (list []mounts.Text) {
 	for _, path := range secrets {
 		name, below := strings.CutPrefix(path, home+"/")
@@ -60,7 +60,7 @@ func harmlessCopies(home string, secrets []string) (list []mounts.Text) {
 	return list
 }
 
-// readWhole reads a regular file of less than a number of bytes. Nil: it is none, or cannot be read.
+// readWhole reads a regular file up to a size. Nil: it is not a regular file, is larger, or cannot be read.
 func readWhole(path string, most int) []byte {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {

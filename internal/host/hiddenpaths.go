@@ -22,7 +22,7 @@ var homeSecrets = [...]string{
 	".bash_history", ".zsh_history", ".local/share/fish/fish_history", ".python_history", ".node_repl_history",
 	".psql_history", ".mysql_history", ".rediscli_history", ".lesshst", ".viminfo",
 	".Xauthority", ".ICEauthority", ".bitcoin", ".ethereum", ".electrum",
-	// Sockets of services that do what they are asked to.
+	// Sockets of services that execute requests.
 	".1password", ".colima", ".lima", ".rd",
 	// Agents and editors, which keep tokens beside their settings.
 	".claude.json", ".cursor/mcp.json", ".config/Claude", ".config/github-copilot", ".codeium", ".continue", ".local/share/opencode/auth.json",
@@ -33,8 +33,8 @@ var homeSecrets = [...]string{
 	".config/openstack", ".config/yandex-cloud", ".aliyun", ".bluemix", ".terraformrc", ".pulumi/credentials.json", ".config/argocd", ".tsh", ".step",
 	".doppler", ".infisical", ".databrickscfg", ".snowsql", ".snowflake", ".dbt/profiles.yml", ".kaggle", ".config/io.datasette.llm", ".mc", ".gsutil",
 	".config/tea", ".subversion/auth", ".circleci", ".jfrog", ".expo", ".android/adbkey", ".duckdb/stored_secrets",
-	// Agents and editors, once more. Of editors only where they keep secrets: their other settings and extensions are
-	// of use.
+	// More agents and editors. Of editors, only the places of secrets: commands can use their other settings and
+	// extensions.
 	".gemini/mcp-oauth-tokens.json", ".qwen/oauth_creds.json", ".copilot", ".config/cursor/auth.json", ".config/goose/secrets.yaml", ".local/share/amp/secrets.json",
 	".config/Code/User/globalStorage", ".config/Code/User/mcp.json", ".config/VSCodium/User/globalStorage", ".config/Cursor/User/globalStorage",
 	".config/Windsurf/User/globalStorage", ".vscode-server/data/User/globalStorage", ".cursor-server/data/User/globalStorage",
@@ -49,18 +49,18 @@ var homeSecrets = [...]string{
 	// Browsers, mail and chat.
 	".config/opera", ".librewolf", ".zen", ".local/share/qutebrowser", ".var/app", "snap/firefox", "snap/chromium", ".config/evolution", ".local/share/evolution", ".msmtprc",
 	".mbsyncrc", ".offlineimaprc", ".fetchmailrc", ".config/Element", ".config/teams-for-linux", ".config/weechat", ".purple",
-	// Connections to elsewhere, and histories.
+	// Connections to other hosts, and histories.
 	".config/filezilla", ".config/remmina", ".local/share/remmina", ".vnc", ".cert", ".mylogin.cnf", ".local/share/DBeaverData", ".sqlite_history", ".irb_history",
 	".php_history", ".dbshell", ".zhistory", ".histfile", ".local/share/atuin",
-	// Other sessions.
+	// Sessions of other programs.
 	".local/state/nsrun",
 }
 
-// otherOwn are the directories of nsrun's, beside that of sessions, that a home directory has where another one is $HOME:
+// otherOwn are nsrun's directories, except that of sessions, that a home directory can contain if $HOME is another one:
 // backups of files, and playgrounds.
 var otherOwn = [...]string{".cache/nsrun", ".local/share/nsrun"}
 
-// OtherOwn are all of nsrun's directories that a home directory can have where another one is $HOME.
+// OtherOwn are all of nsrun's directories that a home directory can contain if $HOME is another one.
 func OtherOwn(home string) []string {
 	return append(belowHome(home, otherOwn[:]), filepath.Join(home, ".local/state/nsrun"))
 }

@@ -29,7 +29,7 @@ func HomeLayer(home, project string) (string, error) {
 	return filepath.Join(all, name), err
 }
 
-// CacheNames are caches below a home directory, which can be removed, and more of them.
+// CacheNames are the names of caches below a home directory that can be removed, and more.
 func CacheNames(more []string) []string { return slices.Concat(caches[:], moreCaches[:], more) }
 
 // moreCaches are directories that programs fill again when they are missing, beside those in caches.

@@ -28,8 +28,7 @@ func Homes() []string {
 	return homes
 }
 
-// Home is the home directory that commands have: $HOME, else what /etc/passwd says.
-// Empty: there is none.
+// Home is the home directory of commands: $HOME, else the one in /etc/passwd. Empty: there is none.
 func Home() string {
 	if home := os.Getenv("HOME"); filepath.IsAbs(home) {
 		return filepath.Clean(home)
@@ -40,7 +39,8 @@ func Home() string {
 	return ""
 }
 
-// HomeAt is where a home directory is, without symbolic links, and its mode as far as another directory can have it.
+// HomeAt resolves the symbolic links of a home directory, and returns its mode, as far as another directory can have
+// it.
 func HomeAt(home string) (at string, perm os.FileMode, err error) {
 	at, fi, err := homeAt(home)
 	if err != nil {
@@ -59,8 +59,8 @@ func homeAt(home string) (at string, fi os.FileInfo, err error) {
 
 func homePerm(fi os.FileInfo) os.FileMode { return fi.Mode() & (os.ModePerm | os.ModeSticky) }
 
-// OtherHome is where the home directory is that /etc/passwd has for the caller, where $HOME is another one, and its mode. It is
-// the caller's own: system users have /usr/sbin and the like. Empty: there is none.
+// OtherHome is the home directory that /etc/passwd has for the caller, if $HOME is another one, and its mode. It must
+// belong to the caller: system users have /usr/sbin and the like. Empty: there is none.
 func OtherHome(home string) (at string, perm os.FileMode) {
 	homes := Homes()
 	if len(homes) < 2 {
@@ -73,7 +73,7 @@ func OtherHome(home string) (at string, perm os.FileMode) {
 	return at, homePerm(fi)
 }
 
-// PrivatePlaces reports which of the places that not every system has are directories.
+// PrivatePlaces reports which of the private places that not every system has are directories here.
 func PrivatePlaces() (varTmp, run bool) { return IsDir("/var/tmp"), IsDir("/run") }
 
 // DataDir is where nsrun keeps data, empty if there is no place for it.

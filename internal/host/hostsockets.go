@@ -17,9 +17,9 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// Sockets of the host are found by what the kernel says of them (sock_diag(7)): the name that each was bound
-// to, and the inode number of its file. A name may be relative, or have been a link; the file may have been renamed, or
-// have other names. So where no file with that number has the name, the directory is searched for it.
+// nsrun finds the host's sockets by what the kernel says about them (sock_diag(7)): the name that each was bound to,
+// and the inode number of its file. A name may be relative, or may have been a link; the file may have been renamed, or
+// may have other names. So if no file with that number has the name, the directory is searched for it.
 
 // A namedSocket is a socket with a file.
 type namedSocket struct {
@@ -27,7 +27,7 @@ type namedSocket struct {
 	ino  uint32 // the lower half of the inode number
 }
 
-// diagSockets asks the kernel for those of this network namespace.
+// diagSockets asks the kernel for the sockets of this network namespace.
 func diagSockets() ([]namedSocket, error) {
 	n, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
@@ -77,7 +77,7 @@ func diagSockets() ([]namedSocket, error) {
 	}
 }
 
-// diagnosed reads the attributes of one; ok if it has a file.
+// diagnosed reads the attributes of a socket; ok if it has a file.
 func diagnosed(b []byte) (s namedSocket, ok bool) {
 	const attrName, attrVFS = 0, 1
 	for len(b) >= 4 {
@@ -99,7 +99,7 @@ func diagnosed(b []byte) (s namedSocket, ok bool) {
 	return s, ok && s.name != ""
 }
 
-// A socketFinder finds the files.
+// A socketFinder finds the files of sockets.
 type socketFinder struct {
 	private  bool              // those in private places, too
 	known    map[uint32]bool   // the numbers of all
@@ -118,9 +118,9 @@ func newSocketFinder(all bool) *socketFinder {
 	return f
 }
 
-// FindSockets returns the paths of the host's sockets, without symbolic links; those in private places only with all. The
-// others are returned by more, which takes a while, as it looks through all processes: for other network namespaces, and
-// for what has a relative name or was bound in another mount namespace or root.
+// FindSockets returns the paths of the host's sockets, without symbolic links; those in private places only with all.
+// more returns the other sockets, which takes longer, because it looks through all processes: sockets of other network
+// namespaces, and sockets that were bound to a relative name, in another mount namespace or below another root.
 func FindSockets(all bool) (near []string, more func() []string) {
 	f := newSocketFinder(all)
 	list, err := diagSockets()
@@ -146,7 +146,7 @@ func FindSockets(all bool) (near []string, more func() []string) {
 	}
 }
 
-// result takes what was found since it was last taken, at all paths at which mounts show it.
+// result returns what was found since the last call, at all paths at which mounts show it.
 func (f *socketFinder) result() []string {
 	found := f.found
 	f.found = nil
@@ -168,10 +168,10 @@ func (f *socketFinder) result() []string {
 	return slices.Compact(found)
 }
 
-// nowhere is where directories are in which nothing matters.
+// nowhere stands for directories whose content does not matter.
 const nowhere = "-"
 
-// dir is where a directory is, "" if there is none here, nowhere if what is in it does not matter.
+// dir resolves a directory. "": it does not exist here; nowhere: its content does not matter.
 func (f *socketFinder) dir(name string) string {
 	real, ok := f.dirs[name]
 	if ok {
@@ -191,8 +191,8 @@ func (f *socketFinder) dir(name string) string {
 	return real
 }
 
-// at looks where a socket says that it is, and if it is not there, or has other names, around it. It reports whether it
-// was found, or does not matter.
+// at looks for a socket at its name, and next to it if it is not there or has other names. It reports whether the
+// socket was found, or does not matter.
 func (f *socketFinder) at(s namedSocket) bool {
 	dir, base := filepath.Split(s.name)
 	switch dir = f.dir(dir); dir {
@@ -217,8 +217,8 @@ func (f *socketFinder) at(s namedSocket) bool {
 	return f.placed[s.ino]
 }
 
-// search looks for known sockets in a directory. Of other network namespaces none is known: then all are meant, even those
-// that nobody has any more.
+// search looks for known sockets in a directory. No socket of another network namespace is known: then it takes all
+// sockets, even those that no process has any more.
 func (f *socketFinder) search(dir string, all bool) {
 	if before, ok := f.searched[dir]; ok && (before || !all) {
 		return

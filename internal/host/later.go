@@ -19,12 +19,12 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// What a command writes in place is not held back, whatever it is. What runs later is told of
-// instead: new or changed files at the top of the folders, and in the directories there in which
-// programs look for their settings; repositories that came where git would obey them; and what
-// a watcher saw anywhere.
+// What a command writes in place is never held back. Instead, nsrun reports what runs later: new or changed files at
+// the top of the folders, and in the directories there in which programs look for their settings; new repositories that
+// git would obey; and, anywhere, what a watcher saw.
 
-// Later is what runs later of what a command writes in place. The zero Later is for one that writes nothing in place.
+// Later finds what runs later among the files that a command writes in place. The zero Later is for a command that
+// writes nothing in place.
 type Later struct {
 	dirs    []string        // folders, and directories of rules, that are written to
 	files   []string        // of rules, that are written to
@@ -47,7 +47,7 @@ const (
 	maxTold  = 5
 )
 
-// Add takes what rules make writable.
+// Add adds what rules make writable.
 func (l *Later) Add(in *InPlace) {
 	l.dirs, l.files, l.paths = slices.Concat(l.dirs, in.Dirs), slices.Concat(l.files, in.Files), slices.Concat(l.paths, in.Later)
 	if l.known == nil {
@@ -56,7 +56,7 @@ func (l *Later) Add(in *InPlace) {
 	maps.Copy(l.known, in.Known)
 }
 
-// Found takes what was found in the folders in the end.
+// Found adds what was found in the folders at the end.
 func (l *Later) Found(in InPlace) {
 	l.paths = append(slices.Clip(l.paths), in.Later...)
 	for top := range in.Known {
@@ -64,8 +64,8 @@ func (l *Later) Found(in InPlace) {
 	}
 }
 
-// Remember is called before the command is started: a git directory that it may write to is known by what
-// it was.
+// Remember must be called before the command starts: it records the content of git directories that the command may
+// write to.
 func (l *Later) Remember() {
 	for _, dir := range l.dirs {
 		if !l.known[dir] {
@@ -77,16 +77,16 @@ func (l *Later) Remember() {
 
 func (l *Later) none() bool { return len(l.dirs)+len(l.files)+len(l.paths) == 0 }
 
-// Begin is called when a command was started, which it was at a time.
+// Begin must be called when the command was started; it takes the time of the start.
 func (l *Later) Begin(began time.Time) {
 	if l.none() {
 		return
 	}
-	// The clock of files lags behind by as much as a tick.
+	// Time stamps of files can be up to one tick late.
 	l.since = unix.NsecToTimespec(began.Add(-20 * time.Millisecond).UnixNano())
 }
 
-// Saw takes a file below a folder that a watcher saw written.
+// Saw adds a file below a folder that a watcher saw written.
 func (l *Later) Saw(folder, name string) {
 	if len(l.seen) >= maxLater || !slices.Contains(l.watched, folder) {
 		return
@@ -158,8 +158,8 @@ func (l *Later) Notice() string {
 	return "written in place, and run later by itself: " + strings.Join(list, ", ")
 }
 
-// changed reports whether there may be other names in a directory than when the command began. In one that was no
-// repository then, and has the names that it had, there is none now.
+// changed reports whether a directory may have other names than when the command began. If it was no repository then,
+// and its names are the same, it is none now.
 func (l *Later) changed(in *os.File, dir string) bool {
 	var st unix.Stat_t
 	return unix.Fstatat(int(in.Fd()), dir, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || l.after(&st)
@@ -180,7 +180,7 @@ func (l *Later) repository(v *hostView, path string, left *int, take func(string
 	}
 }
 
-// look takes what is new at or below a path.
+// look adds what is new at or below a path.
 func (l *Later) look(v *hostView, path string, depth int, left *int, take func(string)) {
 	if *left < 0 || depth > 4 {
 		return
@@ -205,14 +205,14 @@ func (l *Later) look(v *hostView, path string, depth int, left *int, take func(s
 	}
 }
 
-// An oldView has what the git directories had that a command may write to, and nothing else: nobody knows
-// what was there before.
+// An oldView has the earlier content of the git directories that a command may write to, and nothing else: no other
+// earlier content is known.
 type oldView struct {
 	kinds map[string]runslater.Kind
 	texts map[string]string
 }
 
-// git takes what makes a directory one of git's, if it is, and its configuration.
+// git adds the files that make a directory a git directory, if it is one, and its configuration.
 func (o *oldView) git(dir string) {
 	if !isGitDir(dir) {
 		return
@@ -248,16 +248,16 @@ func (*oldView) Names(string) []string { return nil }
 // Survey is for runslater.View.
 func (*oldView) Survey(string, string, func(string) bool) (names, holding []string) { return nil, nil }
 
-// A hostView is what is in some directories now. A command may still write to them.
+// A hostView is the present content of some directories. A command may still write to them.
 type hostView struct{ roots []hostRoot }
 
-// A hostRoot is found in the first of some directories that has something.
+// A hostRoot looks a path up in several directories: the first one that has it counts.
 type hostRoot struct {
 	path string
 	dirs []string
 }
 
-// open opens what is at a path, and no link on the way.
+// open opens a path, and follows no link.
 func (v *hostView) open(path string, flags uint64) (fd int, err error) {
 	err = unix.ENOENT
 	for _, root := range v.roots {
@@ -356,7 +356,7 @@ func (v *hostView) all(path string, yield func(in *os.File, e os.DirEntry)) {
 // A Place is a directory in which what is written in a folder appears.
 type Place struct{ Dir, Folder string }
 
-// A Live says what runs later of what is written now. It is for one goroutine.
+// A Live says what runs later among the files that are being written. It must be used by one goroutine.
 type Live struct {
 	c runslater.Classifier
 	v hostView
@@ -379,7 +379,8 @@ func NewLive(places []Place) *Live {
 	return l
 }
 
-// Reason says why what was written in a folder, or with mode got other permissions, runs later. Empty: it does not.
+// Reason says why a file that was written in a folder, or that got the permissions mode, runs later. Empty: it does
+// not.
 func (l *Live) Reason(folder, name string, mode bool) string {
 	if l.c.Plain(folder, name) {
 		return ""

@@ -16,7 +16,7 @@ import (
 	"github.com/nsrun/nsrun/project"
 )
 
-// StateDir is the directory of sessions, which may be named.
+// StateDir is the directory of sessions; the caller may give one.
 func StateDir(named string) (string, error) {
 	if named == "" {
 		return overlay.DefaultDir()
@@ -24,8 +24,8 @@ func StateDir(named string) (string, error) {
 	return filepath.Abs(named)
 }
 
-// Own are the directories that commands have no business in: those of sessions, of data and of copies, and others. The
-// directory of playgrounds is data.
+// Own are the directories that commands must not see: those of sessions, of data and of copies, and others. The
+// playgrounds are in the directory of data.
 func Own(home, stateDir string, others []string) (list []plan.Own, data string) {
 	add := func(dir string) {
 		if dir != "" && !slices.ContainsFunc(list, func(o plan.Own) bool { return o.Dir == dir }) {
@@ -45,9 +45,8 @@ func Own(home, stateDir string, others []string) (list []plan.Own, data string) 
 	return list, data
 }
 
-// MakeOwn makes the directories of ours that are missing and would lie in a root of a
-// session: only what is there can be hidden, and a command that made one itself, with a
-// registry of its own in it, would have it in place after a commit.
+// MakeOwn creates nsrun's missing directories that would lie in a root of a session. Only what exists can be hidden: if
+// a command created such a directory itself, with a registry in it, a commit would put it in place.
 func MakeOwn(list []plan.Own, roots []string) error {
 	for i, own := range list {
 		if own.At == own.Dir || !paths.InAny(own.At, roots) {
@@ -61,8 +60,7 @@ func MakeOwn(list []plan.Own, roots []string) error {
 	return nil
 }
 
-// MakeState makes the directory of ours in which sessions are kept, if it can be: something can only be laid over what is
-// there.
+// MakeState creates nsrun's directory of sessions, if possible: a mount can only cover what exists.
 func MakeState(list []plan.Own) {
 	name, err := overlay.DefaultDir()
 	if err != nil {
@@ -78,8 +76,9 @@ func MakeState(list []plan.Own) {
 	}
 }
 
-// Copies finds the directory of copies among our own, where its parent, the user's cache directory, is writable: it can
-// be hidden if it is there. Where it is missing it is made; with explain it is taken for made.
+// Copies finds the directory of copies among nsrun's own, if commands can write to its parent, the user's cache
+// directory. It can be hidden only if it exists, so it is created if it is missing; with explain it is only assumed to
+// exist.
 func Copies(list []plan.Own, writable []string, explain bool) {
 	_, cache, err := project.DefaultDirs()
 	i := slices.IndexFunc(list, func(o plan.Own) bool { return o.Dir == cache })

@@ -16,9 +16,8 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// Project is the git work tree around dir, an absolute path, or dir itself.
-// Directories of others are not a work tree of the caller's, whatever somebody put into
-// them.
+// Project is the git work tree around dir, an absolute path, or dir itself. A directory of another user never counts as
+// the caller's work tree, whatever is in it.
 func Project(dir string) string {
 	if tree, ok := links.WorkTree(dir); ok {
 		return tree
@@ -39,9 +38,8 @@ func RealPath(name string) (string, error) {
 	return real, err
 }
 
-// Bind is a bind of what is at real, a path without symbolic links, at the same
-// path. A path is looked up again when it is mounted: if it leads elsewhere by then,
-// that is an error.
+// Bind binds real, a path without symbolic links, at the same path. The path is looked up again when it is mounted: if
+// it then leads elsewhere, that is an error.
 func Bind(real string, writable bool) (mounts.Mount, error) {
 	m := mounts.ROBind(real, real)
 	if writable {
@@ -65,7 +63,7 @@ func fileID(st *unix.Stat_t) mounts.FileID {
 	return mounts.FileID{Ino: st.Ino, Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev)}
 }
 
-// Nearest is where a path is, or, if nothing is there yet, its parents.
+// Nearest is a path, or if nothing is there yet, its nearest existing parent.
 func Nearest(path string) string {
 	for {
 		if resolved, err := filepath.EvalSymlinks(path); err == nil {
@@ -78,19 +76,20 @@ func Nearest(path string) string {
 	}
 }
 
-// IsDir reports whether there is a directory; a link to one is none.
+// IsDir reports whether a path is a directory; a link to one is none.
 func IsDir(path string) bool {
 	fi, err := os.Lstat(path)
 	return err == nil && fi.IsDir()
 }
 
-// Exists reports whether there is anything of that name, and be it a link to nothing.
+// Exists reports whether the name exists, even as a link to nothing.
 func Exists(name string) bool {
 	var st unix.Stat_t
 	return unix.Lstat(name, &st) == nil
 }
 
-// openDir opens a directory, to list it, and nothing else: to open a FIFO waits for somebody, and to open a device does something.
+// openDir opens a directory to list it, and nothing else: opening a FIFO waits for another process, and opening a
+// device has side effects.
 func openDir(name string) (*os.File, error) {
 	var fd int
 	err := sys.Retry(func() (err error) {
@@ -114,7 +113,7 @@ func Empty(dir string) bool {
 	return err == io.EOF
 }
 
-// Folder is where a folder is, which must be said without regard to where this program is. See links.Resolve.
+// Folder resolves a folder, whose path must not depend on this program's working directory. See links.Resolve.
 func Folder(path string, suspect func(dir string) bool) (string, error) {
 	if !filepath.IsAbs(path) {
 		return "", &plan.Error{Op: plan.OpUse, Path: path, Err: plan.ErrNotAbsolute}

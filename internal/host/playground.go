@@ -19,14 +19,12 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// A playground is a directory for experiments: what commands write to $HOME/playground
-// stays, and is neither in a project nor behind an overlay. Each project has its own, so
-// that commands leave nothing there for those of other projects, which other rules may
-// hold for. On the host it is elsewhere,
-// and nothing is left in the home directory: where a mount point is missing there, the
-// sandbox sees the home directory through an overlay with one more directory in it.
+// A playground is a directory for experiments: what commands write to $HOME/playground stays, and is neither in a
+// project nor behind an overlay. Each project has its own, because other projects may have other rules. On the host it
+// is elsewhere, and nothing is left in the home directory: if a mount point is missing there, the sandbox sees the home
+// directory through an overlay with one more directory in it.
 
-// projectPlaygrounds is the directory that holds those of projects.
+// projectPlaygrounds is the directory of the projects' playgrounds.
 const projectPlaygrounds = "playgrounds"
 
 // DefaultPlayground is the playground of commands without a project:
@@ -55,7 +53,7 @@ func Playground(project string) (string, error) {
 	return filepath.Join(dir, projectPlaygrounds, name), nil
 }
 
-// plainName is what of a name can stand in every file name and on every terminal.
+// plainName keeps of a name the characters that are safe in every file name and on every terminal.
 func plainName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		switch {
@@ -67,8 +65,7 @@ func plainName(name string) string {
 	return name[:min(len(name), 32)]
 }
 
-// Playgrounds are the playgrounds that there are: that of commands without a project, then
-// those of projects, sorted by name.
+// Playgrounds are the existing playgrounds: that of commands without a project, then those of projects, sorted by name.
 func Playgrounds() (dirs []string, err error) {
 	common, err := DefaultPlayground()
 	if err != nil {
@@ -88,7 +85,7 @@ func Playgrounds() (dirs []string, err error) {
 	return dirs, nil
 }
 
-// openPlayground opens the directory, and makes it if it is missing and that is wanted.
+// openPlayground opens the directory, and creates it if asked to.
 func openPlayground(dir string, create bool) (fd int, st unix.Stat_t, err error) {
 	fail := func(err error) (int, unix.Stat_t, error) {
 		return -1, st, &plan.Error{Op: "open playground", Path: dir, Err: err}
@@ -129,14 +126,13 @@ type PlaygroundUsage struct {
 	Bytes int64 // on disk
 }
 
-// MeasurePlayground measures a playground; an empty dir means DefaultPlayground. One that
-// is missing holds nothing.
+// MeasurePlayground measures a playground; an empty dir means DefaultPlayground. A missing playground is empty.
 func MeasurePlayground(dir string) (PlaygroundUsage, error) {
 	return eachInPlayground(dir, false)
 }
 
-// CleanPlayground removes what is in a playground, and tells what that was. Links are
-// removed, never followed, and what is mounted in it stays, which is an error.
+// CleanPlayground removes the content of a playground, and returns how much that was. It removes links and never
+// follows them. It leaves what is mounted in the playground, and then returns an error.
 func CleanPlayground(dir string) (PlaygroundUsage, error) {
 	return eachInPlayground(dir, true)
 }
@@ -172,7 +168,7 @@ func eachInPlayground(dir string, remove bool) (u PlaygroundUsage, err error) {
 	return u, err
 }
 
-// counter returns what adds to u, files with several names once.
+// counter returns a function that adds to u, and counts files with several names once.
 func (u *PlaygroundUsage) counter() func(*unix.Stat_t) {
 	seen := make(map[uint64]bool)
 	return func(st *unix.Stat_t) {
@@ -200,7 +196,7 @@ type PlaygroundQuery struct {
 	Create  bool          // it is made if it is missing
 }
 
-// FindPlayground finds, or makes, the playground and what it takes to show it.
+// FindPlayground finds or creates the playground, and what is needed to show it.
 func FindPlayground(q PlaygroundQuery) (p plan.Playground) {
 	if p.Dir = q.Dir; p.Dir == "" {
 		if p.Dir, p.Err = Playground(q.Project); p.Err != nil {

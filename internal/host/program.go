@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of elf(5); package debug/elf would cost every start.
+// Constants of elf(5): package debug/elf would slow down every start.
 const (
 	elfMagic32 = "\x7fELF\x01"
 	elf386     = 3

@@ -29,8 +29,7 @@ func ReadResolvConf() ResolvConf {
 	return ResolvConf{netpolicy.ParseResolvConf(string(b)), kept(string(b))}
 }
 
-// kept are the lines about what names mean; others are about servers that commands do not
-// talk to.
+// kept are the lines about the meaning of names; other lines are about servers that commands do not talk to.
 func kept(text string) (lines []string) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
@@ -50,14 +49,14 @@ func kept(text string) (lines []string) {
 	return lines
 }
 
-// Mount shows commands a file with one server.
+// Mount shows commands a file that names one server.
 func (c ResolvConf) Mount(server netip.Addr) mounts.Plan {
 	path, err := filepath.EvalSymlinks(resolvPath)
 	if err != nil {
 		if !errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
-		// A link that leads nowhere may lead to a place that is made anew.
+		// If the link leads nowhere, its target may be in a place that is empty in the sandbox.
 		if path, err = os.Readlink(resolvPath); err != nil {
 			return nil
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// A Rule is one of a Config or a Request, as it is written there.
+// A Rule is a rule of a Config or a Request, as it is written there.
 type Rule struct {
 	Access  plan.Access
 	Pattern string // of a Config, see pathrule.Parse; of a Request an absolute path
@@ -30,15 +30,15 @@ var (
 	errExcept     = errors.New("only rules that hide paths can have exceptions")
 	errUseless    = errors.New("its directory is hidden as a whole, so an exception has no effect there: show the path by another rule (--ro, --rw)")
 
-	// ErrElse says that what was named is another file by now.
+	// ErrElse says that a path now leads to another file.
 	ErrElse = errors.New("it now leads to another file")
 
-	// errNotFiles is about paths that only a Config can open: a yes to one of them would be a
-	// yes to much more than it seems.
+	// errNotFiles is about paths that only a Config can allow: a yes to one of them would allow much more than it
+	// seems to.
 	errNotFiles = errors.New("a request cannot ask for the whole file system, or for /proc, /sys and /dev")
 )
 
-// Asked are the rules of a request with the paths that somebody can be asked about.
+// Asked returns the rules of a request, with the paths that the user can be asked about.
 func Asked(rules []Rule, suspect func(dir string) bool) ([]Rule, error) {
 	real := slices.Clone(rules)
 	for i := range real {
@@ -70,7 +70,7 @@ type RuleQuery struct {
 	Direct  []string              // folders that are written to in place
 }
 
-// Matched is a rule with the paths that are there and that it means.
+// Matched is a rule with the existing paths that it matches.
 type Matched struct {
 	pathrule.Rule          // its Base is free of links
 	Typed         string   // the Base as it was written
@@ -78,7 +78,7 @@ type Matched struct {
 	Err           error    // nil: it was understood
 }
 
-// Match finds what rules mean, asked with the paths of a Request. For suspect see links.Resolve.
+// Match finds the paths that rules match; asked are the rules of a Request. For suspect see links.Resolve.
 func Match(rules []Rule, home string, asked bool, suspect func(dir string) bool) []Matched {
 	list, parsed := make([]Matched, len(rules)), make([]pathrule.Rule, len(rules))
 	for i, rule := range rules {
@@ -124,7 +124,7 @@ func Match(rules []Rule, home string, asked bool, suspect func(dir string) bool)
 	return list
 }
 
-// nearest is a path without symbolic links, as far as it leads to something.
+// nearest resolves the symbolic links of a path, as far as it leads to something.
 func nearest(path string, suspect func(dir string) bool) (string, error) {
 	near, rest := path, ""
 	for !Exists(near) {
@@ -144,7 +144,7 @@ func Variable(home string) func(name string) string {
 	}
 }
 
-// Rules finds what rules are about. What git executes in a directory that one makes writable is found too, and is
+// Rules finds the paths of rules. It also finds what git executes in a directory that a rule makes writable; that is
 // read-only, unless the rule names it.
 func Rules(rules []Matched, q RuleQuery) (list []plan.Rule, in InPlace, err error) {
 	in.Known = make(map[string]bool)
@@ -206,7 +206,7 @@ func (q *RuleQuery) find(rule *Matched, all *InPlace) (r plan.Rule, err error) {
 	return r, nil
 }
 
-// around is what is around a path without links, at which nothing was when it was looked for, or something.
+// around returns what surrounds a path without links, whether or not something was there when it was looked up.
 func around(path string, missing bool) *plan.Around {
 	a := &plan.Around{At: path, Missing: missing, Dirs: make(map[string]plan.Dir)}
 	for dir := filepath.Dir(path); dir != "/"; dir = filepath.Dir(dir) {
@@ -228,7 +228,7 @@ func around(path string, missing bool) *plan.Around {
 	return a
 }
 
-// one finds what a rule is about at one of the paths that its pattern matches.
+// one finds what a rule applies to at one of the paths that its pattern matches.
 func (q *RuleQuery) one(access plan.Access, path, pattern string) (found plan.Found, err error) {
 	if found.At, err = links.Resolve(path, q.Suspect); err != nil {
 		return found, err
@@ -247,7 +247,7 @@ func (q *RuleQuery) one(access plan.Access, path, pattern string) (found plan.Fo
 	return found, err
 }
 
-// ofGit reports whether a directory is one of git's, or where that has those of submodules or work trees.
+// ofGit reports whether a directory is a git directory, or the place in it of those of submodules or work trees.
 func ofGit(dir string) bool {
 	switch filepath.Base(dir) {
 	case "modules", "worktrees":

@@ -15,8 +15,8 @@ import (
 	"github.com/nsrun/nsrun/internal/plan"
 )
 
-// Secrets returns those of HiddenPaths that exist, for each of Homes, and what is absent in the home directory of,
-// which may be empty. If there are no homes, only the system's secrets are found.
+// Secrets returns those of HiddenPaths that exist, for each of Homes, and the names that are absent in the home
+// directory of, which may be empty. Without homes it finds only the system's secrets.
 func Secrets(of string) (list []string, absent []plan.Absent) {
 	list = make([]string, 0, 16)
 	var st unix.Stat_t
@@ -64,8 +64,8 @@ func Secrets(of string) (list []string, absent []plan.Absent) {
 	return list, absent
 }
 
-// ThroughLinks is a list of paths without symbolic links, and those of the list that have some: what is hidden where
-// they lead stays so, whatever becomes of a link.
+// ThroughLinks takes a list of paths, and returns it without symbolic links, and those of its paths that have some: the
+// targets of links stay hidden, whatever happens to the links.
 func ThroughLinks(list []string) (real, linked []string) {
 	for _, path := range list {
 		at, err := links.Follow(path, func(string) bool { return false })
@@ -76,7 +76,7 @@ func ThroughLinks(list []string) (real, linked []string) {
 				linked = append(linked, path)
 			}
 		default:
-			// What cannot be looked up is better hidden. A link to nothing hides nothing.
+			// A path that cannot be looked up is hidden as it is. A link to nothing hides nothing.
 			if fi, err := os.Lstat(path); err != nil || fi.Mode()&os.ModeSymlink == 0 {
 				real = append(real, path)
 			}
@@ -85,7 +85,7 @@ func ThroughLinks(list []string) (real, linked []string) {
 	return real, linked
 }
 
-// ways are the symbolic links on the way to each of some paths.
+// ways are the symbolic links along some paths.
 func ways(linked []string) (list []plan.Link) {
 	for _, path := range linked {
 		l := plan.Link{Name: path}
@@ -103,8 +103,8 @@ func ways(linked []string) (list []plan.Link) {
 	return list
 }
 
-// WorkingDir is what is known of a working directory that is given by an absolute path with symbolic links: the links, and
-// where they lead. Of any other it is empty.
+// WorkingDir returns the symbolic links in a working directory given as an absolute path, and where they lead. It
+// returns nothing for other working directories.
 func WorkingDir(name string) (way []plan.Step, at string) {
 	if !filepath.IsAbs(name) {
 		return nil, ""
@@ -116,8 +116,8 @@ func WorkingDir(name string) (way []plan.Step, at string) {
 	return ways([]string{name})[0].Way, at
 }
 
-// isHidden reports whether a path is, or lies in, something that is hidden unless a rule
-// names it; with links also where the names of that lead.
+// isHidden reports whether a path is hidden, or lies in a hidden directory, unless a rule names it; with links, the
+// targets of the hidden names count as well.
 func isHidden(path string, more []string, leads bool) bool {
 	var names []string
 	for _, home := range append(Homes(), "") {

@@ -29,15 +29,15 @@ func socketDir() (string, error) {
 	return filepath.Join(filepath.Dir(state), "sockets"), err
 }
 
-// abandoned is how old the file of a socket is that nobody will mount any more.
+// abandoned is the age at which the file of a socket will not be mounted any more.
 const abandoned = time.Hour
 
 // longestName is how long a name in sockaddr_un can be.
 const longestName = 107
 
-// ServiceSocket makes a socket for a service, and the mount that shows it at target in a sandbox. Its file lies where
-// nobody else comes, and remove, which is to be called when the sandbox has been made, removes it: then the socket has no
-// name but in that sandbox.
+// ServiceSocket makes a socket for a service, and the mount that shows it at target in a sandbox. Its file is in a
+// directory that no other program uses. Call remove, which removes the file, when the sandbox has been made: from then
+// on the socket has a name in that sandbox only.
 func ServiceSocket(target string) (l *net.UnixListener, m mounts.Mount, remove func(), err error) {
 	n, err := NameSocket()
 	if err != nil {
@@ -60,13 +60,13 @@ func ServiceSocket(target string) (l *net.UnixListener, m mounts.Mount, remove f
 	return l, m, n.Remove, nil
 }
 
-// A SocketName is a name that is free for a socket, where nobody else comes.
+// A SocketName is a free name for a socket, in a directory that no other program uses.
 type SocketName struct {
 	Dir, Name string
 	dir       sys.FD
 }
 
-// NameSocket finds one. Remove is to be called when the sandbox has been made.
+// NameSocket finds one. Call Remove when the sandbox has been made.
 func NameSocket() (SocketName, error) {
 	named, err := socketDir()
 	if err != nil {
@@ -80,7 +80,7 @@ func NameSocket() (SocketName, error) {
 	return SocketName{real, sys.RandomText(16), dir}, nil
 }
 
-// Mount shows the socket, which is there now, at target in a sandbox.
+// Mount shows the socket, which must exist by now, at target in a sandbox.
 func (n *SocketName) Mount(target string) (mounts.Mount, error) {
 	m, err := Bind(filepath.Join(n.Dir, n.Name), false)
 	m.Target = target
@@ -93,7 +93,7 @@ func (n *SocketName) Remove() {
 	n.dir.Close()
 }
 
-// sweep removes the files of programs that were killed before they could.
+// sweep removes the files of programs that were killed before they could remove them.
 func sweep(dir int) {
 	names, _ := sys.Names(dir, make([]byte, 4<<10))
 	for _, name := range names {
@@ -105,8 +105,8 @@ func sweep(dir int) {
 	}
 }
 
-// ServicePoint is where commands have the socket of a service. Without the host's directory run there is nothing private
-// there.
+// ServicePoint is the path at which commands see the socket of a service. Without the host's /run there is no private
+// directory.
 func ServicePoint(name string, run bool) string {
 	if run {
 		return path.Join("/run/nsrun", name)
@@ -114,7 +114,8 @@ func ServicePoint(name string, run bool) string {
 	return path.Join("/tmp/.nsrun", name)
 }
 
-// A Socket is a unix socket of the host, held by a descriptor: what is put in its place later is not it.
+// A Socket is a unix socket of the host, held by a descriptor: if its file is replaced later, this is still the old
+// one.
 type Socket struct{ file *os.File }
 
 // HoldSocket opens one.
@@ -152,11 +153,10 @@ func (s *Socket) Dial() (net.Conn, error) {
 	return net.Dial("unix", "/proc/self/fd/"+strconv.Itoa(int(s.file.Fd())))
 }
 
-// Close gives it back.
+// Close closes the descriptor.
 func (s *Socket) Close() { _ = s.file.Close() }
 
-// Trusted is where a file is, of at most so many bytes, to which no link leads that a command can have made, and which lies
-// where none can have written it.
+// Trusted resolves a file of at most most bytes. No command can have created a link to it or written the file.
 func Trusted(name string, most int64, suspect func(dir string) bool) (string, error) {
 	f, err := openTrusted(name, most, suspect)
 	if err != nil {
@@ -165,7 +165,7 @@ func Trusted(name string, most int64, suspect func(dir string) bool) (string, er
 	return f.Name(), f.Close()
 }
 
-// ReadTrusted reads such a file; without suspect, one whose place Trusted has returned.
+// ReadTrusted reads such a file; suspect is nil if Trusted returned the path.
 func ReadTrusted(name string, most int64, suspect func(dir string) bool) ([]byte, error) {
 	f, err := openTrusted(name, most, suspect)
 	if err != nil {
@@ -206,7 +206,7 @@ func openTrusted(name string, most int64, suspect func(dir string) bool) (*os.Fi
 	return f, nil
 }
 
-// Program finds a program along PATH, and that without directories in which commands can have put something.
+// Program finds a program along PATH, ignoring directories in which commands can have put something.
 func Program(name string, suspect func(dir string) bool) (program, path string, err error) {
 	var dirs []string
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// processes are process ids, sorted where one is looked for.
+// processes are process ids, sorted for look-ups.
 type processes []int
 
-// add takes one, behind the others; what is not a process id is left out.
+// add adds one to the end, and ignores what is not a process id.
 func (p *processes) add(pid string) {
 	if n, err := strconv.Atoi(pid); err == nil {
 		*p = append(*p, n)
@@ -29,10 +29,10 @@ func (p processes) has(pid string) bool {
 	return found
 }
 
-// settledProcesses are those that need not be asked for their network namespace: a program that starts many commands
-// would ask all processes for each. Those that were in the program's own network in two searches some seconds
-// apart are not asked for up to a second more. What one of them binds in another network in that time is like a socket
-// that comes up later.
+// settledProcesses are processes whose network namespace need not be looked up again: a program that starts many
+// commands would look up all processes each time. A process that was in the program's own network in two searches some
+// seconds apart is skipped for up to one more second. If it binds a socket in another network in that second, that
+// socket counts as one that was created later.
 type settledProcesses struct {
 	mu      sync.Mutex
 	network string    // the program's own, as /proc/self/ns/net has it
@@ -48,8 +48,8 @@ const (
 
 var settled settledProcesses
 
-// search begins a search. It returns the processes that need not be asked; or, where all have to be, settle, which takes
-// the kernel's own, and those that were found in the program's own network.
+// search begins a search. It returns the processes that need not be looked up; or, if all have to be, settle, which
+// takes the kernel's own processes and those that were found in the program's own network.
 func (s *settledProcesses) search(network string, now time.Time) (trusted processes, settle func(kernel, mine processes)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

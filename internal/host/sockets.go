@@ -15,8 +15,8 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// socketNames are the names in a /proc/net/unix file (unix(7)), each once, but no abstract ones. What does not look like
-// the line of a socket belongs to the name before: there may be anything in one.
+// socketNames are the names in a /proc/net/unix file (unix(7)), each once, without abstract ones. A line that does not
+// look like that of a socket belongs to the name before it: a name can contain anything, even newlines.
 func socketNames(b []byte) []string {
 	var names []string
 	for line := range strings.Lines(string(b)) {

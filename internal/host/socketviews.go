@@ -20,12 +20,12 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// What other processes see decides where sockets are whose names are relative, or were bound in another root, mount namespace
-// or network. Any command can have thousands of sockets and of processes, and must not hold up the start of another one: so
-// each root and each directory is looked at once, however many processes have it, and however many sockets are said to be in
-// it.
+// Some sockets have relative names, or were bound below another root, or in another mount namespace or network. To find
+// them, nsrun looks at what other processes see. A command can have thousands of sockets and processes, and must not
+// delay the start of another one. So each root and each directory is looked at once, however many processes have it,
+// and however many sockets are said to be in it.
 
-// views is what was looked at.
+// views records what was looked at.
 type views struct {
 	done   map[string]bool          // roots and networks
 	walked map[step]bool            // directories that relative names mean
@@ -35,15 +35,15 @@ type views struct {
 	looked int                      // how many directories of processes were opened
 }
 
-// fewNames are looked for one by one; of more the directory is read.
+// fewNames is how many names are looked up one by one; for more, the directory is listed.
 const fewNames = 64
 
 func (v *views) init() {
 	v.done, v.walked, v.dirs, v.theirs = make(map[string]bool), make(map[step]bool), make(map[string]shown), make(map[string][]mounts.Info)
 }
 
-// once calls look, if it was not called for this key before; with "" it never is. The key is read again afterwards: if the
-// process has ended meanwhile, not all was seen, and the next one with that key is asked.
+// once calls look if it was not yet called for this key; it never calls it for "". It reads the key again afterwards:
+// if the process has ended meanwhile, look may have missed something, and the next process with that key is asked.
 func (v *views) once(key string, again func() string, look func()) {
 	if key == "" || v.done[key] {
 		return
@@ -54,13 +54,13 @@ func (v *views) once(key string, again func() string, look func()) {
 	}
 }
 
-// A shown is a directory of another process's, as far as it is here, too.
+// A shown is a directory of another process that this process can see, too.
 type shown struct {
 	dirs  []string            // its paths
 	files map[string][]string // where files in it are that are mounted by themselves, by their names
 }
 
-// paths are where a name in the directory can be.
+// paths are the possible paths of a name in the directory.
 func (s shown) paths(base string) (list []string) {
 	for _, dir := range s.dirs {
 		list = append(list, filepath.Join(dir, base))
@@ -68,7 +68,7 @@ func (s shown) paths(base string) (list []string) {
 	return append(list, s.files[base]...)
 }
 
-// where finds a directory that a process has at a path below /proc.
+// where finds, in this process's view, a directory that a process has at a path below /proc.
 func (v *views) where(pid, name string) (s shown) {
 	v.looked++
 	fd, err := unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -102,7 +102,7 @@ func (v *views) where(pid, name string) (s shown) {
 	return s
 }
 
-// mountsOf are the mounts that a process sees. Ours are read, too.
+// mountsOf are the mounts that a process sees. Those of this process are read, too.
 func (v *views) mountsOf(pid string) []mounts.Info {
 	if v.ours == nil {
 		v.ours, _ = mounts.ReadMountinfo()
@@ -138,13 +138,13 @@ func (f *socketFinder) same(key string) bool {
 	return key == ours || key == "root  " // which nobody may ask for
 }
 
-// lostSockets are those that were not found.
+// lostSockets are sockets that were not found.
 type lostSockets struct {
 	absolute []namedSocket
 	relative branch
 }
 
-// A branch has the relative names that go on from a directory.
+// A branch has the relative names that continue from a directory.
 type branch struct {
 	here  []namedSocket      // in the directory itself
 	below map[string]*branch // by the next directory in the name
@@ -187,8 +187,7 @@ func (f *socketFinder) lose(list []namedSocket) (l lostSockets) {
 
 func (l *lostSockets) none() bool { return len(l.absolute) == 0 && l.relative.none() }
 
-// processes looks through all processes: for where lost sockets may be, and for other network namespaces, whose sockets
-// have files like any others.
+// processes walks all processes, to find lost sockets and other network namespaces, whose sockets have files, too.
 func (f *socketFinder) processes(list []namedSocket) {
 	n, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -212,7 +211,7 @@ func (f *socketFinder) processes(list []namedSocket) {
 	f.lost(n, pids, list)
 }
 
-// lost looks for sockets that were not found where processes may have them: first by their names.
+// lost looks for lost sockets where processes may have them, first by their names.
 func (f *socketFinder) lost(proc int, pids []string, list []namedSocket) {
 	lost := f.lose(list)
 	byName := func(at string, in shown, list []namedSocket) {
@@ -239,8 +238,8 @@ func (f *socketFinder) lost(proc int, pids []string, list []namedSocket) {
 	}
 }
 
-// lookIn looks for lost sockets in the working directory and, where it is another one, the root of a process or of one of
-// its threads, whose directory below /proc is at.
+// lookIn looks for lost sockets in the working directory of a process or of one of its threads, and in its root if that
+// is another directory. at is the directory of the process or thread below /proc.
 func (f *socketFinder) lookIn(pid, at string, lost *lostSockets, look func(at string, in shown, list []namedSocket)) {
 	if len(lost.absolute) > 0 {
 		if key := root(at); !f.same(key) {
@@ -254,15 +253,15 @@ func (f *socketFinder) lookIn(pid, at string, lost *lostSockets, look func(at st
 	f.follow(pid, at, &lost.relative, look)
 }
 
-// A step is a directory, and the names that go on from there.
+// A step is a directory, and the names that continue from there.
 type step struct {
 	dev, ino uint64
 	mnt      string // the mount namespace: what is mounted below depends on it
 	names    *branch
 }
 
-// follow calls look for the directories that relative names mean for a process or thread, with the paths below /proc at which
-// it has them.
+// follow calls look for the directories to which relative names lead for a process or thread, with their paths below
+// /proc.
 func (f *socketFinder) follow(pid, at string, names *branch, look func(at string, in shown, list []namedSocket)) {
 	if names.none() {
 		return
@@ -275,14 +274,15 @@ func (f *socketFinder) follow(pid, at string, names *branch, look func(at string
 	mnt, _ := os.Readlink("/proc/" + at + "/ns/mnt")
 	walked := make(map[step]bool)
 	f.descend(pid, work+"/", mnt, names, walked, look)
-	// If the process has ended meanwhile, not all was seen: the next one there is asked, too.
+	// If the process has ended meanwhile, something may be missing: the next process with this directory is asked,
+	// too.
 	if now, err := os.Readlink(work); err == nil && now == cwd {
 		maps.Copy(f.views.walked, walked)
 	}
 }
 
-// descend is follow from a directory on. Where names go on in many ways, the directory is read: how many ways there are is up
-// to who bound the sockets.
+// descend is follow from a directory on. If names continue in many ways, the directory is listed: whoever bound the
+// sockets decides how many ways there are.
 func (f *socketFinder) descend(pid, at, mnt string, names *branch, walked map[step]bool, look func(at string, in shown, list []namedSocket)) {
 	f.views.looked++
 	fd, err := unix.Open(at, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -320,7 +320,7 @@ func (f *socketFinder) descend(pid, at, mnt string, names *branch, walked map[st
 	}
 }
 
-// searchIn looks for known sockets in a directory, or for all if nothing but their names is known.
+// searchIn looks for known sockets in a directory, or for all sockets if only their names are known.
 func (f *socketFinder) searchIn(_ string, in shown, list []namedSocket) {
 	for _, dir := range in.dirs {
 		if f.private || !plan.Private(dir+"/") {
@@ -337,7 +337,7 @@ func (f *socketFinder) searchIn(_ string, in shown, list []namedSocket) {
 	}
 }
 
-// take takes a path at which a socket is, if it is that one.
+// take checks whether a path is a wanted socket, and records it.
 func (f *socketFinder) take(path string, s namedSocket) {
 	var st unix.Stat_t
 	if unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK && (s.ino == 0 || s.ino == uint32(st.Ino)) {
@@ -348,7 +348,7 @@ func (f *socketFinder) take(path string, s namedSocket) {
 	}
 }
 
-// absolute looks for a socket where a process or thread has it below its root, and for where that is here.
+// absolute looks for a socket below the root of a process or thread, and for its path in this process's view.
 func (f *socketFinder) absolute(pid, at string, s namedSocket) {
 	below := "/proc/" + at + "/root"
 	dir, _ := filepath.Split(below + s.name)
@@ -360,7 +360,7 @@ func (f *socketFinder) absolute(pid, at string, s namedSocket) {
 	f.seen(in, below+s.name, s)
 }
 
-// seen looks for a socket that a process has at a path below /proc, in a directory that is here, too.
+// seen looks for a socket that a process has at a path below /proc, in a directory that this process can see, too.
 func (f *socketFinder) seen(in shown, name string, s namedSocket) {
 	var there, here unix.Stat_t
 	for _, path := range in.paths(filepath.Base(s.name)) {
@@ -373,7 +373,8 @@ func (f *socketFinder) seen(in shown, name string, s namedSocket) {
 	}
 }
 
-// networks looks for the sockets of other network namespaces. The kernel says their names, but not which files they are.
+// networks looks for the sockets of other network namespaces. The kernel reports their names, but not which files they
+// are.
 func (f *socketFinder) networks(proc int, pids []string) {
 	var st unix.Stat_t
 	nets := make(map[uint64]*lostSockets) // by the number of their list
@@ -386,7 +387,7 @@ func (f *socketFinder) networks(proc int, pids []string) {
 	trusted, settle := settled.search(string(ours), time.Now())
 	var mine processes
 	look := func(pid, at string) bool {
-		// Where this may be asked for it takes half as long.
+		// Comparing the namespaces, where that is allowed, takes half as long as reading the list of sockets.
 		if size := readlinkat(proc, at+"/ns/net", theirs); size > 0 && bytes.Equal(theirs[:size], ours) {
 			mine.add(at)
 			return true
@@ -426,8 +427,8 @@ func (f *socketFinder) networks(proc int, pids []string) {
 	}
 }
 
-// network looks for the sockets of another network namespace, whose list has that number, where a process or thread in it
-// has them.
+// network looks for the sockets of another network namespace, of which number is the list, where a process or thread in
+// it has them.
 func (f *socketFinder) network(pid, at string, number uint64, names *lostSockets) {
 	key := "network " + strconv.FormatUint(number, 10)
 	f.views.once(key, func() string {
@@ -444,7 +445,7 @@ func (f *socketFinder) network(pid, at string, number uint64, names *lostSockets
 	f.follow(pid, at, &names.relative, f.searchIn)
 }
 
-// elsewhere are the sockets of another network namespace. Those with absolute names are looked for here, too.
+// elsewhere are the sockets of another network namespace. Absolute names are looked for in this process's view as well.
 func (f *socketFinder) elsewhere(names []string) lostSockets {
 	list := make([]namedSocket, len(names))
 	for i, name := range names {
@@ -464,7 +465,7 @@ func readlinkat(dir int, name string, buf []byte) int {
 	return n
 }
 
-// ownViews are the threads of a process that may have a directory or a root of their own, as paths below /proc: those
+// ownViews are the threads of a process that may have their own working directory or root, as paths below /proc: those
 // that do not share them with the first thread, which may have ended.
 func ownViews(proc int, pid string) []string {
 	const kcmpFS = 3 // KCMP_FS in the kernel's include/uapi/linux/kcmp.h
@@ -479,14 +480,14 @@ func ownViews(proc int, pid string) []string {
 	})
 }
 
-// hasThreads reports whether a process may have other threads than the first: zombies have none, mostly.
+// hasThreads reports whether a process may have more threads than the first; a zombie usually has none.
 func hasThreads(proc int, pid string) bool {
 	const one = 2 + 1 // links of the directory task, which has one for each thread
 	var st unix.Stat_t
 	return unix.Fstatat(proc, pid+"/task", &st, 0) != nil || st.Nlink > one
 }
 
-// tasks are the threads of a process but the first, as paths below /proc.
+// tasks are the threads of a process except the first, as paths below /proc.
 func tasks(pid string) (list []string) {
 	n, err := unix.Open("/proc/"+pid+"/task", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -528,7 +529,7 @@ func kernelThreads() processes {
 	return threads
 }
 
-// readProc reads a file, into room where that is enough. Nil: it cannot be read.
+// readProc reads a file, into room if that is large enough. Nil: it cannot be read.
 func readProc(name string, room []byte) []byte {
 	n, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -550,7 +551,7 @@ func readProc(name string, room []byte) []byte {
 	}
 }
 
-// origin is where in its file system what is at a path of theirs is, and the type of that.
+// origin returns where, in its file system, a path of their view is, and the type of the file system.
 func origin(path string, theirs []mounts.Info) (of, kind string) {
 	var on mounts.Info
 	for _, m := range theirs {
@@ -564,7 +565,7 @@ func origin(path string, theirs []mounts.Info) (of, kind string) {
 	return filepath.Join(on.Root, strings.TrimPrefix(path, on.Target)), on.FSType
 }
 
-// elsewhere are the paths at which our mounts may show what is at a path of theirs.
+// elsewhere are the paths at which this process's mounts may show a path of their view.
 func elsewhere(path string, theirs, ours []mounts.Info) (list []string) {
 	of, kind := origin(path, theirs)
 	if of == "" {

@@ -11,11 +11,12 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// systemDirs hold programs and libraries, the last two on NixOS and Guix. Those that are links to /usr stay so.
+// systemDirs hold programs and libraries; the last two are those of NixOS and Guix. Directories that are links to /usr
+// stay links.
 var systemDirs = [...]string{"/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/nix/store", "/gnu/store"}
 
-// System are the host's programs and libraries, and the names of users and groups, read-only, and where its
-// resolv.conf(5) is.
+// System shows the host's programs and libraries, and the names of users and groups, read-only, and returns the path of
+// the host's resolv.conf(5).
 func System() (p mounts.Plan, resolvConf string, err error) {
 	for _, dir := range systemDirs {
 		fi, err := os.Lstat(dir)
@@ -34,7 +35,7 @@ func System() (p mounts.Plan, resolvConf string, err error) {
 			p = append(p, mounts.ROBind(dir, dir))
 		}
 	}
-	// Directories first: what is a link leads into one of them.
+	// Directories come first: a link leads into one of them.
 	slices.SortStableFunc(p, func(a, b mounts.Mount) int { return int(a.Kind) - int(b.Kind) })
 	for _, file := range [...]string{"/etc/passwd", "/etc/group"} {
 		p = append(p, mounts.ROBind(file, file).Try())
@@ -45,7 +46,7 @@ func System() (p mounts.Plan, resolvConf string, err error) {
 	return p, resolvConf, nil
 }
 
-// WorkspaceSystem is what the host has of plan.WorkspaceSystem, read-only, without links.
+// WorkspaceSystem is the part of plan.WorkspaceSystem that the host has, read-only, without links.
 func WorkspaceSystem() (p mounts.Plan, err error) {
 	for _, name := range plan.WorkspaceSystem {
 		real, err := filepath.EvalSymlinks(name)
@@ -60,7 +61,7 @@ func WorkspaceSystem() (p mounts.Plan, err error) {
 	return p, nil
 }
 
-// NoDirs are the targets of binds that show something else than a directory.
+// NoDirs are the targets of binds that do not show a directory.
 func NoDirs(lists ...mounts.Plan) map[string]bool {
 	files := make(map[string]bool)
 	for _, list := range lists {

@@ -22,8 +22,8 @@ func IsTerminal(f *os.File) bool {
 	return is
 }
 
-// Terminal is the path of the first of files that is a terminal, and which file that has to be. Empty: none is, or another
-// file has its name.
+// Terminal is the path of the first terminal among files, and the file that it must be. Empty: none is a terminal, or
+// another file has its name.
 func Terminal(files ...*os.File) (path string, same mounts.FileID) {
 	for _, f := range files {
 		if !IsTerminal(f) {
@@ -46,7 +46,7 @@ func Terminal(files ...*os.File) (path string, same mounts.FileID) {
 	return "", same
 }
 
-// withFd has a function use the descriptor of a file, without a change of its mode.
+// withFd calls a function with the descriptor of a file, without changing its mode.
 func withFd(f *os.File, use func(fd int)) {
 	if f == nil {
 		return

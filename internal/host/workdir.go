@@ -16,8 +16,8 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// A WorkDir is what the kernel needs beside a directory that is the upper directory of an overlay: an empty one, on the same
-// mount. It is locked as long as it is in use.
+// A WorkDir is the work directory that the kernel needs for the upper directory of an overlay: an empty directory on
+// the same mount. It is locked as long as it is in use.
 type WorkDir struct {
 	Path string
 	lock *os.File
@@ -27,8 +27,8 @@ const workPrefix = ".nsrun-work-"
 
 var errNoWork = errors.New("a writable root needs a work directory on its own file system, and neither nsrun's state directory nor the parent of the root can contain one (try: without --direct)")
 
-// NewWorkDir makes one for a directory: in state, which may be missing, or beside it. Those that were left there by programs
-// that were killed are removed.
+// NewWorkDir makes one for a directory: in state, which may be missing, or beside the directory. It removes those that
+// killed programs left there.
 func NewWorkDir(dir, state string) (*WorkDir, error) {
 	for _, parent := range [...]string{state, filepath.Dir(dir)} {
 		if parent == state && sys.MkdirAll(parent, 0o700) != nil || !sameMount(parent, dir) {
@@ -57,7 +57,7 @@ func (w *WorkDir) Close() {
 	}
 }
 
-// removeTree removes what commands have left, which may be unreadable, and of any depth.
+// removeTree removes what commands have left, which may be unreadable and nested to any depth.
 func removeTree(path string) {
 	parent, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -76,7 +76,7 @@ func lockDir(path string) (*os.File, error) {
 		_ = f.Close()
 		return nil, err
 	}
-	// Somebody may have taken it for left behind, and removed it meanwhile.
+	// Another nsrun may have taken it for abandoned, and removed it meanwhile.
 	mine, err := f.Stat()
 	if err == nil {
 		var there os.FileInfo
@@ -91,7 +91,7 @@ func lockDir(path string) (*os.File, error) {
 	return f, nil
 }
 
-// removeStale removes directories, whose names begin like that, that nobody holds.
+// removeStale removes directories whose names begin like that and that nobody has locked.
 func removeStale(parent, prefix string) {
 	list, _ := os.ReadDir(parent)
 	for _, e := range list {

@@ -10,7 +10,7 @@ import (
 	"github.com/nsrun/nsrun/internal/pathrule"
 )
 
-// Written is where commands can have made symbolic links.
+// Written are the places where commands can have created symbolic links.
 type Written struct {
 	StateDir string   // of the sessions
 	Dirs     []string // that commands write to
@@ -19,7 +19,8 @@ type Written struct {
 	Caches   []string // and to more of them, below the home directory
 }
 
-// Suspect tells the directories in which commands can have made links, now or with what they were given before.
+// Suspect reports the directories in which commands can have created links, with the present settings or with earlier
+// ones.
 func (w Written) Suspect() func(dir string) bool {
 	known := links.Written{StateDir: w.StateDir, Dirs: func() []string {
 		dirs := w.Dirs
@@ -36,7 +37,7 @@ func (w Written) Suspect() func(dir string) bool {
 			found, _ := Glob(&p, func(string) bool { return false })
 			dirs = append(dirs, found...)
 		}
-		// Also what other projects' commands wrote to theirs.
+		// Other projects' commands may have written to their projects, too.
 		if dir, err := DefaultPlayground(); err == nil {
 			dirs = append(dirs, dir, filepath.Join(filepath.Dir(dir), projectPlaygrounds))
 		}
