@@ -13,15 +13,15 @@ import (
 	"github.com/nsrun/nsrun/internal/sandbox"
 )
 
-// ahead is the sandbox that was begun before main, where it was given something to do.
+// ahead is the sandbox that was begun before main, if it was given work to do in advance.
 var ahead struct {
 	clone sandbox.Clone
 	ok    bool
 	marks *mountprog.Marks
 }
 
-// markAhead is sandbox.Ahead. The sandbox gets a Program whose last operation receives the second one, which finds the
-// file system with the marks among its descriptors. If it fails, the command gets another sandbox.
+// markAhead is sandbox.Ahead. The sandbox gets a Program whose last operation receives the second Program; among its
+// descriptors is that of the file system with the marks. If it fails, the command gets another sandbox.
 //
 //go:linkname markAhead github.com/nsrun/nsrun/nsexec.markAhead
 func markAhead(hidden []string) {
@@ -29,7 +29,7 @@ func markAhead(hidden []string) {
 		return
 	}
 	ahead.clone, ahead.ok = sandbox.Begun()
-	// Root's ids are not mapped yet, and files could not be made.
+	// Root's ids are not mapped yet, so no files could be made.
 	if c := &ahead.clone; !ahead.ok || c.UID == 0 || c.Inherit || !features.Has(features.NewMountCalls) {
 		return
 	}
@@ -44,7 +44,7 @@ func markAhead(hidden []string) {
 	}
 }
 
-// takeBegun is the sandbox that was begun before main, and its marks.
+// takeBegun returns the sandbox that was begun before main, and its marks.
 func takeBegun() (c sandbox.Clone, marks *mountprog.Marks, ok bool) {
 	if ahead.ok {
 		c, marks = ahead.clone, ahead.marks

@@ -17,15 +17,14 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// A sandbox is set up by two Programs: the first makes the namespaces, which
-// depends on little (see profile) and can be done before the command is known;
-// the second does all the rest. A small process runs both in one clone; an
-// embedding program sends the first to its launcher and the second to the clone.
+// Two Programs set up a sandbox. The first makes the namespaces; that depends on little (see profile), so it can run
+// before the command is known. The second does all the rest. A small process runs both in one clone: an embedding
+// program sends the first to its launcher and the second to the clone.
 
 // stage1 marks steps of the first Program in reports.
 const stage1 = 1 << 31
 
-// clone is a running clone and our end of its status pipe.
+// clone is a running clone and this process's end of its status pipe.
 type clone struct {
 	ctx    context.Context // bounds every wait until the command was executed
 	pid    int
@@ -48,9 +47,8 @@ type clone struct {
 	text        string // what a failed operation found
 }
 
-// statusPipe makes a status pipe. Our end is read through the runtime's poller: a
-// goroutine that waits there leaves its processor idle, while one in a blocking
-// read would keep the runtime's monitor looking at it every 20 µs.
+// statusPipe makes a status pipe. This process's end is read through the runtime's poller: a goroutine that waits there
+// leaves its processor idle, while with a blocking read the runtime's monitor would check it every 20 µs.
 func statusPipe() (r *os.File, w sys.FD, err error) {
 	rfd, w, err := sys.Pipe()
 	if err != nil {
@@ -64,13 +62,13 @@ func statusPipe() (r *os.File, w sys.FD, err error) {
 	return os.NewFile(uintptr(rfd), "status"), w, nil
 }
 
-// close gives up a sandbox that did not start a command, and waits for its end,
-// whose status it returns: it may have ended by itself before.
+// close abandons a sandbox that did not start a command, waits for its end, and returns its status: it may have ended
+// by itself before.
 func (s *clone) close() (status unix.WaitStatus) {
 	s.counters.Close(false)
 	s.endSocket()
-	// Which process it is, the launcher may not have said yet. Without its socket
-	// it ends in any case; with both the reports end.
+	// The launcher may not have reported the process id yet. Without its socket the process ends in any case; when
+	// both are gone, the reports end.
 	for s.pid == 0 && s.status != nil {
 		_ = s.status.SetReadDeadline(time.Now().Add(patience))
 		r, err := readRecord(s.status)
@@ -105,12 +103,11 @@ func (s *clone) close() (status unix.WaitStatus) {
 	return status
 }
 
-// patience is how long a sandbox that is killed before it was ready may take to be gone: its
-// set-up may hang in a mount.
+// patience is how long a sandbox that is killed before it was ready may take to end: its set-up may hang in a mount.
 const patience = time.Second
 
-// giveUp ends a sandbox in which no command was executed, and returns why: err, or that
-// the context has ended. Then nobody waits for what may hang.
+// giveUp ends a sandbox in which no command was executed, and returns why: err, or that the context has ended. In the
+// latter case it does not wait for a set-up that may hang.
 func (s *clone) giveUp(err error) error {
 	if cerr := s.ctx.Err(); cerr != nil {
 		go s.close()
@@ -124,7 +121,7 @@ func (s *clone) giveUp(err error) error {
 	return err
 }
 
-// unborn is the error where the reports ended before anybody said the process id.
+// unborn returns the error if the reports ended before one of them contained the process id.
 func (s *clone) unborn() error {
 	s.unknown = true
 	err := errGone
@@ -134,11 +131,11 @@ func (s *clone) unborn() error {
 	return &Error{Op: "start", Err: err}
 }
 
-// countTries are more than making a namespace takes, on a busy machine too: a tenth of a second.
+// countTries are a tenth of a second, more than making a namespace takes, even on a busy machine.
 const countTries = 1000
 
-// countFirst opens the counters of s, if they are wanted, while it waits for its second Program: once it has that, it may
-// have ended before anybody looks. Which process it is, its first byte says.
+// countFirst opens the counters of s, if they are wanted, while s waits for its second Program: after it has received
+// that, it may end before anybody looks. Its first byte tells the process id.
 func (c *Cmd) countFirst(s *clone) {
 	if c.opt.CountUnsent && s.counters == nil && s.pid == 0 && s.sock != sys.None {
 		fds := []unix.PollFd{{Fd: int32(s.sock), Events: unix.POLLIN}}
@@ -162,21 +159,20 @@ func (c *Cmd) count(s *clone, tries int) {
 	}
 }
 
-// bound makes reports be read only as long as the context lasts, until release is called.
+// bound makes reading reports end with the context, until release is called.
 func (s *clone) bound() (release func() bool) {
 	return context.AfterFunc(s.ctx, func() { _ = s.status.SetReadDeadline(time.Unix(1, 0)) })
 }
 
-// endSocket tells the clone that nothing more is to be expected.
+// endSocket tells the clone that nothing more will be sent.
 func (s *clone) endSocket() {
 	if s.sock != sys.None {
 		_ = unix.Shutdown(int(s.sock), unix.SHUT_WR)
 	}
 }
 
-// sender is the process id of the clone as the kernel has it from the one byte
-// that every clone sends first; 0 if there is none. The launcher is quicker to say
-// it, but may be killed before it does.
+// sender returns the clone's process id, as the kernel adds it to the one byte that every clone sends first; 0: there
+// is none. The launcher reports the id sooner, but may be killed before it does.
 func (s *clone) sender() int {
 	if s.sock == sys.None {
 		return 0
@@ -210,8 +206,8 @@ func (s *clone) kill() {
 	}
 }
 
-// awaitEnd waits until a process that was asked to end has ended, and not longer than patience: its set-up may hang, in
-// which nothing of the command's runs.
+// awaitEnd waits until a process that was asked to end has ended, but not longer than patience, because its set-up may
+// hang. No code of the command runs in it.
 func (s *clone) awaitEnd() {
 	const step = 5 * time.Millisecond
 	for range patience / step {

@@ -103,7 +103,7 @@ type Cmd struct {
 	// Start returns an *Error with Op StepLandlock. False: the sockets can be reached.
 	HideAbstract bool
 
-	// What packages of this module ask for beyond that, see sandbox.Of.
+	// Options that only packages of this module set, see sandbox.Of.
 	opt sandbox.Options
 
 	ctx     context.Context
@@ -111,8 +111,7 @@ type Cmd struct {
 	started bool
 	sb      *clone
 	devNull *os.File
-	// What of the child's and of ours has to be closed, and the goroutines that
-	// copy.
+	// Files of the child and of this process that have to be closed, and the goroutines that copy.
 	childFiles, parentFiles []io.Closer
 	handed                  chan error // that the Supervisor was started early; nil: nobody waits for that
 	copies                  []func() error
@@ -312,8 +311,8 @@ func (c *Cmd) context() context.Context {
 	return c.ctx
 }
 
-// watch cancels the command when the context ends. What it sends on ctxDone is
-// the error that Wait returns for that, nil if the command was first.
+// watch cancels the command when the context ends. It sends on ctxDone the error that Wait returns for that; nil: the
+// command ended first.
 func (c *Cmd) watch() {
 	c.ctxDone = make(chan error)
 	go func() {
@@ -361,7 +360,7 @@ func (c *Cmd) Wait() error {
 	var state *os.ProcessState
 	var err error
 	if told && c.Background {
-		// PID 1 may stay for long. Somebody has to wait for it all the same.
+		// PID 1 may stay for long, so a goroutine waits for it.
 		state, err = c.newState(ws)
 		go func() { _, _ = c.Process.Wait() }()
 	} else {
@@ -383,7 +382,7 @@ func (c *Cmd) Wait() error {
 	}
 	c.sb.counters.Close(err != nil)
 	if c.ctxDone != nil {
-		// As in os/exec: a bad exit status, which SIGKILL makes, says more.
+		// As in os/exec: a bad exit status, which SIGKILL causes, says more.
 		if cerr := <-c.ctxDone; err == nil {
 			err = cerr
 		}
@@ -396,8 +395,7 @@ func (c *Cmd) Wait() error {
 	return err
 }
 
-// cwd is the caller's working directory by its physical path, "/" where it has
-// none any more.
+// cwd is the physical path of the caller's working directory, or "/" if that was removed.
 func cwd() string {
 	if dir, ok := getcwd(); ok {
 		return dir

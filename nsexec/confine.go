@@ -16,10 +16,10 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// A command without namespaces: see sandbox.Confinement. There are two domains of Landlock. The process above the command
-// enters the first one, which keeps it from sending signals to anybody outside: so it can kill everything in there at
-// once. The command enters a second one in that, with the rules about files, and so cannot send signals to, or look into,
-// the process above it.
+// A command without namespaces: see sandbox.Confinement. There are two Landlock domains. The process above the command
+// enters the first one. It cannot send signals out of that domain, so it can kill everything in it at once. The command
+// enters a second domain inside the first, with the rules about files; so it cannot send signals to the process above
+// it, nor look into it.
 
 var errConfinement = errors.New("without namespaces, Share is All, there are no Mounts, Layers and Background, and the command is not PID 1")
 
@@ -51,7 +51,7 @@ var dirRights = [...]uint64{confine.Read: dirRead, confine.Write: dirWrite, conf
 // rulesetPath is the path in errors about the rules as a whole.
 const rulesetPath = "/"
 
-// checkConfinement finds what a command without namespaces cannot have.
+// checkConfinement returns an error if a command without namespaces asks for something that it cannot have.
 func (c *Cmd) checkConfinement() error {
 	if c.opt.Confinement == nil || c.Share == All && len(c.Mounts)+len(c.Layers) == 0 && !c.Background && c.forks() && !c.opt.Bubblewrap {
 		return nil
@@ -87,7 +87,7 @@ func (c *Cmd) prepareConfinement(b *prog.Builder, status int) (rules prog.Slot) 
 	r.create(r.rules, handled, net, scopes)
 	r.node(&c.opt.Confinement.Files, prog.AtCwd, "/")
 	b.Step("landlock", rulesetPath)
-	// To move and link files into other directories is refused by each domain that has no rule that allows it.
+	// Each domain refuses to move and link files into other directories, unless a rule of it allows that.
 	around := b.Slot()
 	r.create(around, unix.LANDLOCK_ACCESS_FS_REFER, 0, landlockScopeSignal)
 	root := b.Slot()
@@ -97,12 +97,12 @@ func (c *Cmd) prepareConfinement(b *prog.Builder, status int) (rules prog.Slot) 
 	b.Call(prog.SysLandlockRestrict, around.Arg(), prog.Int(0))
 	b.Close(around)
 	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_CHILD_SUBREAPER), prog.Int(1))
-	// From here on it ends everything itself when its parent has ended.
+	// From here on this process ends everything itself when its parent has ended.
 	endWithParent(b, status, prog.RequestEnd)
 	return r.rules
 }
 
-// enterConfinement adds what the command does in its own process.
+// enterConfinement adds what the command's own process does.
 func (c *Cmd) enterConfinement(b *prog.Builder, rules prog.Slot) {
 	b.Step("landlock", rulesetPath)
 	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(unix.SIGKILL))
@@ -111,8 +111,8 @@ func (c *Cmd) enterConfinement(b *prog.Builder, rules prog.Slot) {
 	if c.opt.Confinement.Files.Access != confine.None {
 		return
 	}
-	// The kernel asks for rules up to the root of the mounts. This process's root may be below that (chroot(2)), in a
-	// directory that is seen below it once more: a rule for that one would hold for everything.
+	// The kernel looks for rules up to the root of the mounts. This process's root may lie below that (chroot(2)),
+	// in a directory that also appears below it: a rule for that directory would apply to everything.
 	refused := b.Call(prog.SysOpenat, prog.AtCwd, b.String("/"), b.Open(prog.Directory|prog.CloseOnExec), prog.Int(0)).Tolerate(syscall.EACCES).OnTolerated()
 	b.Fail(syscall.EXDEV)
 	b.Here(refused)
@@ -123,7 +123,7 @@ func (r *confining) create(s prog.Slot, files, net, scopes uint64) {
 	r.b.Call(prog.SysLandlockCreate, attr.Arg(), prog.Int(landlockAttrSize), prog.Int(0)).To(s)
 }
 
-// gone is what opening something says that is not there any more, or is something else by now: then it is not allowed.
+// gone are the errors of opening something that does not exist any more, or was replaced: then it is not allowed.
 var gone = [...]syscall.Errno{syscall.ENOENT, syscall.ENOTDIR, syscall.ELOOP, syscall.EACCES, syscall.EPERM, syscall.ENXIO, syscall.ESTALE}
 
 // node adds the rules for n, which is in the directory with descriptor dir, and at that path.
@@ -151,7 +151,7 @@ func (r *confining) node(n *confine.Node, dir prog.Arg, at string) {
 	b.Here(missing)
 }
 
-// allow adds the rule for what a descriptor is of. The kernel says EINVAL where a file would get the rights of a
+// allow adds the rule for the file of a descriptor. The kernel returns EINVAL if a file would get the rights of a
 // directory.
 func (r *confining) allow(fd prog.Slot, n *confine.Node, needed bool) {
 	var done prog.Label

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// awaitDeadline waits for the context whose deadline PID 1 has kept: its timer can be a little later, and whoever asks
-// the context after Wait is to see that it is over.
+// awaitDeadline waits for the context whose deadline PID 1 has enforced: its timer can fire a little later, but after
+// Wait the context must be done.
 func (c *Cmd) awaitDeadline() {
 	if c.ctx == nil {
 		return
@@ -23,8 +23,8 @@ func (c *Cmd) awaitDeadline() {
 	}
 }
 
-// times are when PID 1 has to ask the command to end, and to kill everything, in
-// nanoseconds of CLOCK_MONOTONIC; 0: never.
+// times are when PID 1 must ask the command to end, and when it must kill everything, in nanoseconds of
+// CLOCK_MONOTONIC; 0: never.
 func (c *Cmd) times() (ask, end int64) {
 	if !c.opt.Deadline.IsZero() {
 		ask, end = monotonic(c.opt.Deadline), monotonic(c.opt.Deadline.Add(c.WaitDelay))
@@ -53,8 +53,8 @@ func (c *Cmd) isDefault(f func() error) bool {
 	return c.kill != nil && reflect.ValueOf(f).Pointer() == reflect.ValueOf(c.kill).Pointer()
 }
 
-// monotonic is a time by the clock of PID 1. It does not count the time in which the
-// machine is suspended, as timers of the Go runtime do not.
+// monotonic converts a time to the clock of PID 1. Like timers of the Go runtime, that clock does not count the time in
+// which the machine is suspended.
 func monotonic(t time.Time) int64 {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {

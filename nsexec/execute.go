@@ -11,10 +11,9 @@ import (
 	"github.com/nsrun/nsrun/internal/prog"
 )
 
-// The end of the second Program: where the command runs, what it is, and what it must not have.
+// The end of the second Program: where the command runs, which program it is, and what it must not inherit.
 
-// chdir adds the change to the working directory, and returns the environment,
-// which may say which it is.
+// chdir adds the change of the working directory, and returns the environment, which may contain its path.
 func (c *Cmd) chdir(b *prog.Builder) prog.Ptr {
 	if c.Dir != "" {
 		b.Step("chdir", c.Dir)
@@ -52,8 +51,8 @@ func (c *Cmd) chdir(b *prog.Builder) prog.Ptr {
 	return envv
 }
 
-// withPWD adds an environment in which PWD is dir, and says where. As the C
-// library has it, a variable that was set keeps its place.
+// withPWD adds an environment in which PWD is dir, and returns its address. As in the C library, a variable that was
+// set keeps its place.
 func withPWD(b *prog.Builder, env []string, dir string) (envv prog.Ptr, at int) {
 	envv, at = b.Zero(8*(len(env)+2)), -1
 	for i, e := range env {
@@ -85,8 +84,8 @@ const (
 	bubblewrapPath = "/bin:/usr/bin" // the C library's, see confstr(3)
 )
 
-// execute adds the command's execution, and before it what the command must not
-// share with the set-up. status is the number of the status pipe.
+// execute adds the execution of the command, and before that what keeps it from sharing things with the set-up. status
+// is the number of the status pipe.
 func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status int, sockets []prog.Slot) error {
 	if !b.Fixed() && c.holdsNUL() {
 		return &Error{Op: StepExec, Path: c.Path, Err: syscall.EINVAL}
@@ -118,8 +117,8 @@ func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status in
 		shell = words.Arg()
 	}
 	if !c.forks() {
-		// Nobody will be left to report that it was executed. So it says that it is
-		// about to be, to be told from a process that somebody killed before.
+		// No process will be left to report that the command was executed. So this one reports that it is about
+		// to execute it; otherwise it would look like a process that was killed before.
 		b.Call(prog.SysWrite, prog.Int(status), b.Words(prog.RecordStarted, 0).Arg(), prog.Int(prog.RecordSize)).Full()
 	}
 	if c.HideAbstract && c.opt.Confinement == nil {
@@ -128,7 +127,7 @@ func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status in
 	if c.opt.Supervisor != nil {
 		superviseCommand(b, c.opt.Supervisor, status-1, sockets) // the last of the command's descriptors
 	}
-	// Last, so that filters need not let the set-up pass, nor PID 1.
+	// Filters come last, so that they need not allow the calls of the set-up and of PID 1.
 	for _, f := range c.Seccomp {
 		f.install(b, c.opt.Bubblewrap)
 	}
@@ -177,7 +176,7 @@ func (c *Cmd) signalMask() uint64 {
 	return set.Val[0]
 }
 
-// holdsNUL reports whether a string would be cut off.
+// holdsNUL reports whether the kernel would cut off a string.
 func (c *Cmd) holdsNUL() bool {
 	for _, list := range [...][]string{{c.Path, c.Dir, c.Hostname}, c.Args, c.Environ()} {
 		for _, s := range list {

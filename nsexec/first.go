@@ -15,8 +15,7 @@ import (
 
 // The first Program: namespaces.
 
-// profile is what the first Program depends on: sandboxes with equal profiles
-// are made of interchangeable beginnings.
+// profile is everything that the first Program depends on: sandboxes with equal profiles can begin with the same one.
 type profile struct {
 	flags    uint64   // of clone3(2), without CLONE_NEWNS
 	uid, gid string   // id maps
@@ -31,7 +30,7 @@ type profile struct {
 	cgroup   *os.File
 }
 
-// beginning is a profile, and what makes a first Program one of a kind.
+// beginning is a profile, and what else a first Program can need for one command only.
 type beginning struct {
 	profile
 	created func(pid int) error
@@ -39,7 +38,7 @@ type beginning struct {
 	join    sandbox.Join
 }
 
-// common reports whether it can be made before it is wanted.
+// common reports whether the sandbox can be made before it is wanted.
 func (p *beginning) common() bool {
 	return p.created == nil && !p.later && !p.joins()
 }
@@ -66,7 +65,7 @@ func (c *Cmd) beginning() *beginning {
 	return &p
 }
 
-// keepsBounding says that nothing is taken from the bounding set.
+// keepsBounding reports whether nothing is removed from the bounding set.
 func (c *Cmd) keepsBounding(root bool) bool {
 	if c.opt.Bubblewrap {
 		return root && c.Share&User != 0 && c.opt.Join.User == nil
@@ -74,23 +73,21 @@ func (c *Cmd) keepsBounding(root bool) bool {
 	return c.opt.KeepCapabilities
 }
 
-// waits says that the child waits, when it has all its namespaces, until something
-// was done for it: somebody with privileges writes the id maps, or wants to know
-// about it.
+// waits reports whether the child, when it has all its namespaces, waits until something was done for it: a privileged
+// process writes the id maps, or the caller wants to know about the namespaces.
 func (p *beginning) waits() bool {
 	return p.flags&unix.CLONE_NEWUSER != 0 && !p.self || p.created != nil
 }
 
-// joins says that there are namespaces to enter.
+// joins reports whether there are namespaces to enter.
 func (p *beginning) joins() bool { return p.join != sandbox.Join{} }
 
-// cloneFlags are those for making the process itself. Where the child has the
-// right to, it makes the other namespaces on its own: many clones of one launcher
-// then do not wait for each other.
+// cloneFlags are those for making the process itself. If the child is allowed to, it makes the other namespaces on its
+// own, so that many clones of one launcher do not wait for each other.
 func (p *beginning) cloneFlags() uint64 {
 	flags := p.flags
 	if p.cgroup != nil {
-		// Made by the clone, its root would be the cgroup of the process that clones.
+		// If clone made it, its root would be the cgroup of the process that clones.
 		flags &^= unix.CLONE_NEWCGROUP
 	}
 	switch {
@@ -110,7 +107,7 @@ func (p *beginning) into() uint64 {
 	return unix.CLONE_INTO_CGROUP
 }
 
-// withCgroup adds the descriptor that reexec.Spawn takes for that flag.
+// withCgroup adds the descriptor that reexec.Spawn needs for that flag.
 func (p *beginning) withCgroup(fds []int) []int {
 	if p.cgroup == nil {
 		return fds
@@ -118,13 +115,12 @@ func (p *beginning) withCgroup(fds []int) []int {
 	return append(fds, int(p.cgroup.Fd()))
 }
 
-// mounts says that the first Program makes the mount namespace.
+// mounts reports whether the first Program makes the mount namespace.
 func (p *beginning) mounts() bool { return p.created != nil }
 
-// enter adds what joins namespaces. User and PID namespaces are those of new
-// processes only, so the Program goes on in one, with everything else that is new;
-// in another one still where a PID namespace is to be made below the one that was
-// joined, which only a process in that can do.
+// enter adds the steps that join namespaces. User and PID namespaces apply to new processes only, so the Program
+// continues in a new process, with all other new namespaces. If a PID namespace is to be made below a joined one, it
+// continues in one more process, because only a process in the joined one can make it.
 func (p *beginning) enter(b *prog.Builder, sock prog.Arg, number func(*os.File) prog.Arg) {
 	for _, j := range [...]struct {
 		f    *os.File
@@ -144,13 +140,13 @@ func (p *beginning) enter(b *prog.Builder, sock prog.Arg, number func(*os.File) 
 	}
 	b.Call(prog.Clone, prog.Int(p.cloneFlags()))
 	if p.twice() {
-		// By its number only the kernel can translate which process this is.
+		// Only the kernel can translate its process id for the reader.
 		b.Call(prog.SysWrite, sock, b.Zero(8).Arg(), prog.Int(1)).Tolerate(syscall.EPIPE)
 	}
 	if p.join.User == nil {
 		return
 	}
-	// All ids are this namespace's from here on, and so are the capabilities.
+	// From here on all ids and capabilities are those of this namespace.
 	if p.join.SetUID {
 		b.Step("uid", itoa(int64(p.join.UID)))
 		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_KEEPCAPS), prog.Int(1))
@@ -164,15 +160,14 @@ func (p *beginning) enter(b *prog.Builder, sock prog.Arg, number func(*os.File) 
 	raiseAll(b)
 }
 
-// raiseAll makes all capabilities effective that are permitted in a namespace that
-// was joined: all.
+// raiseAll makes all permitted capabilities effective; in a namespace that was joined, all are permitted.
 func raiseAll(b *prog.Builder) {
 	b.Step("capabilities", "")
 	all := uint64(1<<32 - 1)
 	b.Call(prog.SysCapset, b.Words(unix.LINUX_CAPABILITY_VERSION_3).Arg(), b.Words(all|all<<32, all<<32, all).Arg())
 }
 
-// twice says that two processes are made one after the other.
+// twice reports whether two processes are made one after the other.
 func (p *beginning) twice() bool { return p.join.PID != nil && p.cloneFlags()&unix.CLONE_NEWPID != 0 }
 
 // namespaces adds the rest of the first Program.
@@ -194,9 +189,8 @@ func (p *beginning) namespaces(b *prog.Builder) {
 		b.Call(prog.SysUnshare, prog.Int(rest))
 	}
 	if !p.keyring {
-		// A key ring of its own: the caller's session keys stay outside. Kernels
-		// without keys, and full quotas, are no reason to fail: the filter of nsrun
-		// run refuses keyctl altogether.
+		// A key ring of its own: the caller's session keys stay outside. Missing support for keys and full
+		// quotas are not errors: nsrun run's filter refuses keyctl altogether.
 		b.Call(prog.SysKeyctl, prog.Int(unix.KEYCTL_JOIN_SESSION_KEYRING), prog.Null).
 			Tolerate(syscall.ENOSYS, syscall.EPERM, syscall.EDQUOT, syscall.EACCES)
 	}
@@ -214,13 +208,13 @@ func stepClone(b *prog.Builder, flags uint64) {
 	}
 }
 
-// dropBounding limits the bounding set.
+// dropBounding removes capabilities from the bounding set.
 func dropBounding(b *prog.Builder, keep Capabilities) {
 	var last [maxCaps]prog.Label
 	for n := range maxCaps {
 		if keep&(1<<n) == 0 {
-			// EINVAL: there are no more. EPERM: without CAP_SETPCAP nothing can be
-			// dropped, and nothing has to be: no_new_privs keeps execve from giving any.
+			// EINVAL: there are no more capabilities. EPERM: without CAP_SETPCAP none can be dropped; that
+			// does no harm, because no_new_privs keeps execve from granting any.
 			last[n] = b.Call(prog.SysPrctl, prog.Int(unix.PR_CAPBSET_DROP), prog.Int(n)).
 				Tolerate(syscall.EINVAL, syscall.EPERM).OnTolerated()
 		}

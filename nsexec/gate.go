@@ -9,16 +9,16 @@ import (
 	"github.com/nsrun/nsrun/internal/prog"
 )
 
-// A gate keeps a sandbox that is set up from executing the command before Options.Gate has said yes. The sandbox reads a byte
-// from a pipe; where the pipe ends without one it fails.
+// A gate keeps a sandbox that is set up from executing the command until Options.Gate has said yes. The sandbox reads a
+// byte from a pipe; if the pipe ends without one, the sandbox fails.
 
 var (
 	errGateInherit = errors.New("a sandbox that inherits all descriptors has no gate")
 	errGateEnded   = errors.New("Gate did not return")
 )
 
-// gate adds the pipe's end to the command's files, of which it is the last, and calls Options.Gate. The answer is to be taken
-// when the sandbox has started, or failed to.
+// gate appends the pipe's end to the command's files, and calls Options.Gate. Call answer when the sandbox has started,
+// or failed to.
 func (c *Cmd) gate(files []*os.File) (answer func(failed bool) error, _ []*os.File, err error) {
 	if c.opt.Gate == nil {
 		return func(bool) error { return nil }, files, nil
@@ -39,7 +39,7 @@ func (c *Cmd) gate(files []*os.File) (answer func(failed bool) error, _ []*os.Fi
 			_ = w.Close()
 		}()
 		if err = c.opt.Gate(); err == nil {
-			// One for each of the sandboxes that complete may try. The waiting process may be gone.
+			// One byte for each of the sandboxes that complete may try. The waiting process may have ended.
 			_, _ = w.Write([]byte{1, 1})
 		}
 	}()
@@ -56,7 +56,7 @@ func (c *Cmd) gate(files []*os.File) (answer func(failed bool) error, _ []*os.Fi
 	}, append(files, r), nil
 }
 
-// gateFile is the number of the gate's end in the sandbox, -1 if there is none. That of the status pipe comes behind it.
+// gateFile is the number of the gate's end in the sandbox, -1 if there is none. The status pipe has the next number.
 func (c *Cmd) gateFile(status int) int {
 	switch {
 	case c.opt.Gate == nil:

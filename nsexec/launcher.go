@@ -23,8 +23,8 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// launcher is the small process that clones for this one. One serves the whole
-// process: it holds nothing that belongs to one command.
+// launcher is the small process that clones for this one. One launcher serves the whole process: it holds nothing that
+// belongs to a single command.
 type launcher struct {
 	mu   turn
 	sock sys.FD // None: not running
@@ -34,7 +34,7 @@ type launcher struct {
 	end  string       // how the last one ended
 }
 
-// credentials are those that the launcher inherits and cannot change later. Real ids it does not keep.
+// credentials are those that the launcher inherits and cannot change later. It does not keep real ids.
 func credentials() string {
 	groups, _ := unix.Getgroups()
 	return fmt.Sprint(unix.Geteuid(), unix.Getegid(), groups)
@@ -42,7 +42,7 @@ func credentials() string {
 
 var theLauncher = launcher{mu: make(turn, 1), sock: sys.None}
 
-// turn is a mutex that can be waited for as long as a context lasts.
+// turn is a mutex for which a goroutine can wait until a context ends.
 type turn chan struct{}
 
 func (t turn) Lock()   { t <- struct{}{} }
@@ -58,10 +58,8 @@ func (t turn) take(ctx context.Context) error {
 	}
 }
 
-// parent is the thread that all sandboxes are children of: the launcher clones
-// with CLONE_PARENT, and "the parent died" (PR_SET_PDEATHSIG) is said of threads.
-// So the launcher is always started by the same one, which lives as long as the
-// process.
+// parent is the thread whose children all sandboxes are: the launcher clones with CLONE_PARENT, and PR_SET_PDEATHSIG is
+// about the death of the parent thread. So one thread, which lives as long as the process, starts all launchers.
 var parent = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {
@@ -104,7 +102,7 @@ func (l *launcher) clone(ctx context.Context, block []byte, fds []int) error {
 	}
 }
 
-// send sends a message to the launcher. One that takes nothing for a while is no use.
+// send sends a message to the launcher. It fails if the launcher accepts nothing for a while.
 func (l *launcher) send(ctx context.Context, block []byte, fds []int) error {
 	for began := time.Now(); ; {
 		err := l.sock.TrySend(block, fds...)
@@ -137,8 +135,8 @@ func (l *launcher) start() error {
 	defer control.Close()
 	done := make(chan error)
 	parent() <- func() {
-		// The launcher takes no signal but SIGKILL: what the terminal sends is for
-		// the program to decide about.
+		// The launcher takes no signal but SIGKILL: the program decides what to do about signals from the
+		// terminal.
 		var old unix.Sigset_t
 		all := unix.Sigset_t{Val: [16]uint64{^uint64(0)}}
 		_ = unix.PthreadSigmask(unix.SIG_SETMASK, &all, &old)
@@ -155,8 +153,7 @@ func (l *launcher) start() error {
 	return nil
 }
 
-// drop stops the launcher of a generation that loses messages. Its socket may take
-// some more while it dies.
+// drop stops the launcher of a generation that loses messages. Its socket may accept more of them while it ends.
 func (l *launcher) drop(gen int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,11 +162,11 @@ func (l *launcher) drop(gen int64) {
 	}
 }
 
-// launcherPatience is how long nobody asks what keeps the launcher.
+// launcherPatience is how long a delay of the launcher is ignored.
 const launcherPatience = 50 * time.Millisecond
 
-// gone reports whether the launcher of a generation is no more. It may have been
-// killed after it cloned and before it said so.
+// gone reports whether the launcher of a generation has ended. It may have been killed after it cloned and before it
+// reported that.
 func (l *launcher) gone(gen int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,9 +194,8 @@ func (l *launcher) obituary(gen int64) string {
 // launcherEnd is how long the launcher may take to end after its socket was closed.
 const launcherEnd = 2 * time.Second
 
-// stop ends the launcher, waits for it and says how it ended. Sandboxes that run are not
-// touched. It first does what it was asked for: a clone that nobody is told of would be
-// lost.
+// stop ends the launcher, waits for it, and returns how it ended. Running sandboxes are not affected. The launcher
+// first handles all requests: otherwise nobody would know of a clone that it had made.
 func (l *launcher) stop() (end string) {
 	l.sock.Close()
 	if l.proc != nil {
@@ -295,7 +291,7 @@ func spawnOnce(ctx context.Context, p *beginning, by cloneFunc) (*clone, error) 
 	}
 	b.SetFlags(flags | p.into())
 	if p.waits() {
-		// What is done for it is done when the first thing is said on the socket.
+		// What has to be done for it is done when the first message arrives on the socket.
 		b.Step("start", "")
 		b.Call(prog.SysRead, sock, b.Zero(8).Arg(), prog.Int(8))
 	}
@@ -327,7 +323,7 @@ func spawnOnce(ctx context.Context, p *beginning, by cloneFunc) (*clone, error) 
 	return s, nil
 }
 
-// serve does what has to be done for a clone that waits.
+// serve does for a waiting clone what it waits for.
 func (s *clone) serve(p *beginning) error {
 	if err := s.awaitPid(); err != nil {
 		return err
@@ -348,8 +344,7 @@ func (s *clone) serve(p *beginning) error {
 	return nil
 }
 
-// begun is the sandbox that was begun before this program's main, if there is one
-// and it is what is wanted.
+// begun is the sandbox that was begun before this program's main, if there is one and it has the wanted profile.
 func begun(p *beginning) *clone {
 	e, marks, ok := takeBegun()
 	if !ok {
@@ -389,8 +384,7 @@ func (s *clone) writeMaps(p *beginning) error {
 	return nil
 }
 
-// mapHelper has a map written by newuidmap(1) or newgidmap(1), which let a user
-// have what /etc/subuid and /etc/subgid give it.
+// mapHelper writes a map with newuidmap(1) or newgidmap(1), which grant a user the ids in /etc/subuid and /etc/subgid.
 func mapHelper(ctx context.Context, name string, pid int, data string) error {
 	args := append([]string{itoa(int64(pid))}, strings.Fields(data)...)
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
@@ -427,7 +421,7 @@ func (s *clone) send(p *prog.Program, fds []int) error {
 		if fd >= 0 {
 			continue
 		}
-		// A descriptor that is to be closed still needs something in its place.
+		// A descriptor that is to be closed still needs a placeholder.
 		if null < 0 {
 			var err error
 			if null, err = unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {

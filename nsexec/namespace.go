@@ -51,10 +51,10 @@ type IDMap struct {
 	Inside, Outside, Count uint32
 }
 
-// idMaps is how ids are mapped, and who has to write that down.
+// idMaps says how ids are mapped, and who has to write the maps.
 type idMaps struct {
 	uid, gid []IDMap
-	// self says that the child may write them: one id, its own.
+	// self says that the child itself may write them: a map of one id, its own.
 	self bool
 }
 
@@ -72,9 +72,8 @@ func text(m []IDMap) string {
 	return b.String()
 }
 
-// mapIDs completes what the caller asked for. Without a wish, root keeps all ids
-// it has, so that files of others stay what they are, and another user keeps its
-// own, which is all it may map.
+// mapIDs completes the caller's maps. Without any, root keeps all its ids, so that files of other users keep their
+// owners, and another user keeps its own id, the only one that it may map.
 func mapIDs(uid, gid []IDMap) idMaps {
 	euid, egid := uint32(os.Geteuid()), uint32(os.Getegid())
 	m := idMaps{uid: uid, gid: gid}

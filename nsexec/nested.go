@@ -12,11 +12,10 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// A second user namespace inside the first. What is mounted belongs to the first,
-// so that not even a command with all capabilities can change it; and the first
-// can have a limit for user namespaces that the command cannot lift.
+// A second user namespace inside the first. The mounts belong to the first, so that not even a command with all
+// capabilities can change them. And the first can have a limit of user namespaces that the command cannot lift.
 
-// nests says that the command runs in a second user namespace.
+// nests reports whether the command runs in a second user namespace.
 func (c *Cmd) nests() bool {
 	if c.Share&User != 0 {
 		return false
@@ -24,8 +23,8 @@ func (c *Cmd) nests() bool {
 	if c.opt.NoUserNamespaces {
 		return true
 	}
-	// With --dev bubblewrap always makes one, because it has to mount devpts as id 0.
-	// For a command without capabilities that makes no difference.
+	// With --dev bubblewrap always makes one, because it has to mount devpts as id 0. A command without
+	// capabilities cannot tell the difference.
 	if !c.opt.Bubblewrap || c.opt.KeepCapabilities || c.Capabilities == 0 || c.insideUID() == 0 {
 		return false
 	}
@@ -40,7 +39,7 @@ func (c *Cmd) nests() bool {
 // insideUID is the caller's user id in the sandbox.
 func (c *Cmd) insideUID() uint32 { return inside(c.UIDMap, uint32(os.Geteuid())) }
 
-// inside is what an id is by a map.
+// inside is the id inside to which a map maps an id.
 func inside(m []IDMap, id uint32) uint32 {
 	for _, r := range m {
 		if id >= r.Outside && id-r.Outside < r.Count {
@@ -50,15 +49,14 @@ func inside(m []IDMap, id uint32) uint32 {
 	return id
 }
 
-// prepareNested adds what has to be done while the host's /proc can be reached: it
-// returns a descriptor of it.
+// prepareNested adds what has to be done while the host's /proc can be reached, and returns a descriptor of it.
 func (c *Cmd) prepareNested(b *prog.Builder) prog.Slot {
 	if !c.nests() {
 		return 0
 	}
 	b.Step("nested user namespace", "/proc")
-	// A mount of its own, which stays as it is whatever becomes of the other; with what is mounted below, which
-	// belongs to another user namespace: the kernel clones no tree without that.
+	// A mount of its own, which stays when the other changes, with everything mounted below it: those mounts belong
+	// to another user namespace, and the kernel clones no tree without them.
 	dir := b.Slot()
 	const flags = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_RECURSIVE
 	clone := b.Call(prog.SysOpenTree, prog.AtCwd, b.String("/proc"), prog.Int(flags)).To(dir).

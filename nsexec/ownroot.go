@@ -10,11 +10,12 @@ import (
 	"github.com/nsrun/nsrun/internal/prog"
 )
 
-// Sandboxes whose root is nobody outside: Options.OwnRoot.
+// Sandboxes whose root has an id that nobody has outside: Options.OwnRoot.
 
-// becomeRoot adds what gives this process the ids of root in its user namespace, without which it could make no file. Layers are
-// attached before: the host may let root alone come to where they belong. A change of ids makes the kernel hide the process's files
-// in /proc from itself, and there is nobody in here yet to hide them from.
+// becomeRoot adds what gives this process the ids of root in its user namespace, without which it could create no file.
+// Layers are attached before: on the host, only root may be able to reach their places. After a change of ids the
+// kernel hides the process's files in /proc from the process itself; no other process in the sandbox needs that
+// protection yet.
 func becomeRoot(b *prog.Builder) {
 	b.Step("credential", "0:0")
 	b.Call(prog.SysSetgroups, prog.Int(0), prog.Null)
@@ -23,8 +24,8 @@ func becomeRoot(b *prog.Builder) {
 	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_DUMPABLE), prog.Int(1))
 }
 
-// givePipes gives the sandbox's root the standard descriptors that are pipes of root's, so that it can open them by name
-// (/dev/stderr). Root goes on using them whoever owns them. Terminals and files stay whose they are.
+// givePipes gives the sandbox's root the standard descriptors that are root's pipes, so that it can open them by name
+// (/dev/stderr). Root can still use them. Terminals and files keep their owners.
 func (c *Cmd) givePipes(files []*os.File) {
 	for _, f := range files {
 		if f == nil {
@@ -39,7 +40,7 @@ func (c *Cmd) givePipes(files []*os.File) {
 	}
 }
 
-// outside is who 0 is by a map.
+// outside is the outer id of id 0 in a map.
 func outside(m []IDMap) uint32 {
 	for _, r := range m {
 		if r.Inside == 0 && r.Count > 0 {

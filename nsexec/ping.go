@@ -8,13 +8,13 @@ import (
 	"github.com/nsrun/nsrun/internal/prog"
 )
 
-// ownNetwork says whether the command has a network namespace of its own, made as nsrun likes it.
+// ownNetwork reports whether the command has a new network namespace, made by nsrun.
 func (c *Cmd) ownNetwork() bool {
 	return c.Share&Net == 0 && c.opt.Join.Net == nil && !c.opt.Bubblewrap
 }
 
-// allowPing adds what lets the command's group make ICMP datagram sockets (icmp(7)) in its own network namespace, where
-// nobody may at first: ping(8) has no other way without capabilities.
+// allowPing adds what lets the command's group make ICMP datagram sockets (icmp(7)) in its own network namespace. By
+// default no group may, and without capabilities ping(8) needs them.
 func (c *Cmd) allowPing(b *prog.Builder) {
 	if !c.ownNetwork() {
 		return
@@ -30,15 +30,15 @@ func (c *Cmd) allowPing(b *prog.Builder) {
 	setNetwork(b, "ping", "ping_group_range", group+" "+group)
 }
 
-// allowPorts adds what lets root's command listen on ports below 1024 in its own network namespace, as root does outside:
-// it has no capability for it.
+// allowPorts adds what lets root's command, which has no capability for it, listen on ports below 1024 in its own
+// network namespace, as root does outside.
 func (c *Cmd) allowPorts(b *prog.Builder) {
 	if os.Geteuid() == 0 && (c.Credential == nil || c.Credential.UID == inside(c.UIDMap, 0)) && c.ownNetwork() {
 		setNetwork(b, "ports", "ip_unprivileged_port_start", "0")
 	}
 }
 
-// setNetwork adds the setting of a network namespace. The sandbox works without it too, so that no error is one.
+// setNetwork adds a setting of a network namespace. The sandbox works without it too, so errors are ignored.
 func setNetwork(b *prog.Builder, step, name, value string) {
 	text := b.Text(value)
 	f := b.Slot()

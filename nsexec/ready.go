@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// readySet keeps sandboxes that have their namespaces and wait for a command:
-// one for each profile that was used lately. Making a network namespace alone
-// costs a third of a start.
+// readySet keeps sandboxes that have their namespaces and wait for a command: one for each profile that was used
+// recently. Making a network namespace alone takes a third of a start.
 type readySet struct {
 	mu      sync.Mutex
 	waiting map[profile]*clone
@@ -40,10 +39,10 @@ func (r *readySet) begin(f func()) {
 	}()
 }
 
-// maxReady is how many sandboxes wait at most.
+// maxReady is the maximum number of waiting sandboxes.
 const maxReady = 4
 
-// take returns a sandbox of the profile, one that waited if there is one.
+// take returns a sandbox of the profile: a waiting one if there is one.
 func (r *readySet) take(ctx context.Context, p *beginning) (*clone, error) {
 	if p.common() {
 		if s := r.remove(p.profile); s != nil {
@@ -57,7 +56,7 @@ func (r *readySet) take(ctx context.Context, p *beginning) (*clone, error) {
 	return spawnFirst(ctx, p, cloneInLauncher)
 }
 
-// remove takes out the sandbox that waits.
+// remove removes the waiting sandbox from the set and returns it.
 func (r *readySet) remove(p profile) *clone {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,8 +65,8 @@ func (r *readySet) remove(p profile) *clone {
 	return s
 }
 
-// refill makes a sandbox for the next command with this profile, while the
-// current one runs. An error is none: the next Start will meet it.
+// refill makes a sandbox for the next command with this profile, while the current one runs. It ignores errors, because
+// the next Start will get them.
 func (r *readySet) refill(first *beginning) {
 	if !first.common() || first.cgroup != nil {
 		return
@@ -111,7 +110,7 @@ func (r *readySet) fill(p profile) {
 	r.waiting[p] = s
 }
 
-// evict makes room for one more, not of those that somebody takes or ends (unready). r.mu is held.
+// evict makes room for one more; it keeps sandboxes that a caller takes or ends (unready). r.mu is held.
 func (r *readySet) evict() {
 	n := 0
 	for p, s := range r.waiting {

@@ -19,7 +19,7 @@ import (
 
 // Reports: what the launcher and the clone write to the status pipe.
 
-// readRecord reads one Record; the end of them is errGone.
+// readRecord reads one Record; after the last it returns errGone.
 func readRecord(f *os.File) (r prog.Record, err error) {
 	b := unsafe.Slice((*byte)(unsafe.Pointer(&r)), prog.RecordSize)
 	n, err := f.Read(b)
@@ -36,8 +36,7 @@ func readText(f *os.File, n int) (string, error) {
 	return string(b), err
 }
 
-// exit reads what the sandbox reported at its end: the command's wait status, if
-// there was a PID 1 to tell it.
+// exit reads what the sandbox reported at its end: the command's wait status, if there was a PID 1 to report it.
 func (s *clone) exit() (ws syscall.WaitStatus, ok bool) {
 	defer func() { _ = s.status.Close() }()
 	for {
@@ -58,7 +57,7 @@ func (s *clone) exit() (ws syscall.WaitStatus, ok bool) {
 // the sandbox is gone.
 func (s *clone) await(second *prog.Program, c *Cmd) (err error) {
 	if c.ctx != nil && c.ctx.Done() != nil {
-		// A mount may hang, and nobody can be waited for then.
+		// A mount may hang, and then nobody can wait for the sandbox.
 		stop := context.AfterFunc(c.ctx, func() { _ = s.status.SetReadDeadline(time.Unix(1, 0)) })
 		defer func() {
 			if !stop() && err == nil {
@@ -77,8 +76,8 @@ func (s *clone) await(second *prog.Program, c *Cmd) (err error) {
 			return nil // the status pipe was closed by execve
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) && !given {
-			// The command may have begun, and what it did is not to be taken for nothing. Once
-			// it is killed, all that will ever be reported comes soon.
+			// The command may have begun, and its effects must not be ignored. Once it is killed, all
+			// remaining reports arrive soon.
 			given = true
 			s.kill()
 			_ = s.status.SetReadDeadline(time.Now().Add(patience))
@@ -135,7 +134,7 @@ func (s *clone) await(second *prog.Program, c *Cmd) (err error) {
 	}
 }
 
-// ended gives up a sandbox whose reports ended with err, and says why; killed: the context ended before.
+// ended abandons a sandbox whose reports ended with err, and returns why; killed: the context ended before.
 func (s *clone) ended(c *Cmd, err error, killed bool) error {
 	unknown := s.pid == 0
 	switch status := s.close(); {
@@ -170,7 +169,7 @@ func (s *clone) awaitPid() error {
 			if gone {
 				s.endSocket() // without which what it has cloned ends
 			}
-			// What it said before its end may have come after we looked: once more.
+			// A report before its end may have arrived after the last look: look once more.
 			gone = gone || theLauncher.gone(s.gen)
 			continue
 		}
@@ -187,8 +186,8 @@ func (s *clone) awaitPid() error {
 	return nil
 }
 
-// awaitJoined reads the process id of the process that a first Program goes on in
-// after it joined namespaces, and waits for the ones before it.
+// awaitJoined reads the id of the process in which a first Program continues after it joined namespaces, and waits for
+// the processes before that.
 func (s *clone) awaitJoined(twice bool) error {
 	cloned := 0
 	for {
@@ -204,7 +203,7 @@ func (s *clone) awaitJoined(twice bool) error {
 		case r.Kind == prog.RecordPid && r.Op == 0: // the launcher's
 			s.pid = int(r.Value)
 		case r.Kind == prog.RecordPid:
-			// The one that says so has ended, or is about to.
+			// The process that reports this has ended, or is about to.
 			if cloned == 0 {
 				if first := s.sender(); first != 0 {
 					s.pid = first
@@ -221,8 +220,7 @@ func (s *clone) awaitJoined(twice bool) error {
 	}
 }
 
-// awaitLast reads the process id of a clone whose number was said in another PID
-// namespace.
+// awaitLast reads the process id of a clone, which was first reported as another PID namespace numbers it.
 func (s *clone) awaitLast() error {
 	s.pid = 0
 	for began := time.Now(); time.Since(began) < lastPatience && s.ctx.Err() == nil; {
@@ -243,7 +241,7 @@ func (s *clone) awaitLast() error {
 // lastPatience is how long a clone may take to send its first byte.
 const lastPatience = 10 * time.Second
 
-// failure is a report as an error.
+// failure turns a report into an error.
 func (s *clone) failure(r prog.Record, second *prog.Program) error {
 	p := second
 	if r.Value&stage1 != 0 {

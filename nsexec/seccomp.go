@@ -18,8 +18,7 @@ type Filter []unix.SockFilter
 // maxFilter is BPF_MAXINSNS of the kernel.
 const maxFilter = 4096
 
-// install adds the operation that installs f, by prctl(2) where an earlier filter
-// may let only that pass.
+// install adds the operation that installs f; with prctl(2), if an earlier filter may allow only that.
 func (f Filter) install(b *prog.Builder, byPrctl bool) {
 	b.Step("seccomp", "")
 	program, _ := f.program(b)
@@ -30,7 +29,7 @@ func (f Filter) install(b *prog.Builder, byPrctl bool) {
 	b.Call(prog.SysSeccomp, prog.Int(unix.SECCOMP_SET_MODE_FILTER), prog.Int(0), program.Arg())
 }
 
-// program adds f as a struct sock_fprog, and says where its instructions are.
+// program adds f as a struct sock_fprog, and returns the address of its instructions.
 func (f Filter) program(b *prog.Builder) (fprog, insns prog.Ptr) {
 	code := make([]byte, 0, 8*len(f))
 	for _, i := range f {
@@ -80,8 +79,7 @@ func denyFilter(o shape) Filter {
 		f.Add(seccomp.Jump, 0, 0, 1)
 		f.Refuse(d.e)
 	}
-	// Calls that depend on an argument (its low half: the upper one means nothing
-	// to the kernel in these).
+	// Calls that depend on an argument (on its low half: the kernel ignores the upper half in these calls).
 	call := func(nr uint32, check func()) {
 		f.When(seccomp.Equal, nr, func() {
 			check()
@@ -101,10 +99,10 @@ func denyFilter(o shape) Filter {
 		deny(seccomp.Equal, unix.TIOCSTI, unix.EPERM)
 		deny(seccomp.Equal, unix.TIOCLINUX, unix.EPERM)
 	})
-	// A lease makes others who open the file wait.
+	// A lease makes other processes that open the file wait.
 	arg(unix.SYS_FCNTL, 1, func() { deny(seccomp.Equal, unix.F_SETLEASE, unix.EPERM) })
-	// Set-user-id files outlive the sandbox. A call that makes a file has no use for a set-group-id one either; chmod does,
-	// for directories.
+	// Set-user-id files outlive the sandbox. No call that makes a file needs the set-group-id bit either; chmod
+	// does, for directories.
 	const setID = unix.S_ISUID | unix.S_ISGID
 	changed := uint32(unix.S_ISUID)
 	if o.noSetGID {
@@ -136,8 +134,8 @@ func denyFilter(o shape) Filter {
 			arg(old.nr, old.mode, func() { deny(seccomp.AnyBit, bits, unix.EPERM) })
 		}
 	}
-	// The limit of core dumps stays what it is: zero would have them again where a program takes them (core(5)), for which
-	// only one means none. Programs that want none are told yes.
+	// The limit of core dumps stays as it is: with zero, programs that receive core dumps (core(5)) would get them
+	// again; only a limit of one disables that. The filter lets calls that set it succeed without effect.
 	const ignored = unix.Errno(0)
 	arg(unix.SYS_SETRLIMIT, 0, func() { deny(seccomp.Equal, unix.RLIMIT_CORE, ignored) })
 	arg(unix.SYS_PRLIMIT64, 1, func() {
@@ -178,7 +176,7 @@ func denyFilter(o shape) Filter {
 	return Filter(f)
 }
 
-// mountCalls is how many of deniedCalls, the first, are for namespaces and what is in them.
+// mountCalls is how many of deniedCalls, from the first, are about namespaces and mounts.
 const mountCalls = 13
 
 // deniedCalls fail with EPERM.
@@ -203,11 +201,11 @@ type oldCall struct {
 // chownCall is a call that changes an owner; uid is the argument with the user, and the group follows.
 type chownCall struct{ nr, uid uint32 }
 
-// tmpfile is O_TMPFILE without O_DIRECTORY, which it has in it.
+// tmpfile is O_TMPFILE without the bit of O_DIRECTORY, which it includes.
 const tmpfile = unix.O_TMPFILE &^ unix.O_DIRECTORY
 
-// absentCalls fail with ENOSYS, the first not always: libraries know what to do without them. clone3's
-// flags, and openat2's mode, are in memory, where no filter can look.
+// absentCalls fail with ENOSYS (the first one not always): libraries then use other calls. The flags of clone3 and the
+// mode of openat2 are in memory, where no filter can look.
 var absentCalls = [...]uint32{
 	unix.SYS_OPENAT2, unix.SYS_CLONE3, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
 }

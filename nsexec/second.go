@@ -19,13 +19,13 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// The second Program: all but the namespaces.
+// The second Program: everything except the namespaces.
 
-// fewMounts is how many mounts fit into a Program as it is made.
+// fewMounts is how many mounts fit into a Program of the default size.
 const fewMounts = 8
 
-// scratchFd is how far above the command's descriptors numbers are free: the
-// set-up has fewer open at once.
+// scratchFd is the distance above the command's descriptors from which numbers are free: the set-up has fewer
+// descriptors open at once.
 const scratchFd = 64
 
 // setup adds the second Program's operations: mounts, credentials, limits, and
@@ -73,7 +73,7 @@ func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMo
 	return err
 }
 
-// resolve is filepath.EvalSymlinks, which holds nobody up after the context's end where a file system does not answer.
+// resolve is filepath.EvalSymlinks, but returns when the context ends, even if a file system does not respond.
 func (c *Cmd) resolve(name string) (string, error) {
 	ctx := c.context()
 	if ctx.Done() == nil {
@@ -96,9 +96,9 @@ func (c *Cmd) resolve(name string) (string, error) {
 	}
 }
 
-// freePair is a number that is not a descriptor of this process, nor is the next one,
-// with so many others below it that the set-up, which gets the lowest, does not come
-// there; where the limit of descriptors does not allow that, the highest pair.
+// freePair returns a number such that neither it nor the next one is a descriptor of this process. Enough lower numbers
+// are free for the set-up, which gets the lowest ones; if the limit of descriptors does not allow that, it returns the
+// highest pair.
 func freePair(status int) int {
 	limit := unix.Rlimit{Cur: 1024}
 	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
@@ -118,8 +118,8 @@ func freePair(status int) int {
 	return pair
 }
 
-// emit is setup without asking the system anything. It does not allocate if the Builder is a fixed one.
-// It is long because it is the order of all steps.
+// emit is setup without system calls. It does not allocate if the Builder is a fixed one. It is long because it
+// contains the order of all steps.
 func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, haveMounts bool) error {
 	for i, fd := range fds {
 		if fd < 0 {
@@ -213,12 +213,12 @@ func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, 
 	return c.execute(b, envv, umask, status, sockets)
 }
 
-// forks says that there is a process above the command.
+// forks reports whether there is a process above the command.
 func (c *Cmd) forks() bool {
 	return !c.opt.AsPID1 && (c.Share&PID == 0 || c.opt.Reaper || c.opt.Confinement != nil || len(c.opt.Hold) > 0 || len(c.opt.LockFiles) > 0)
 }
 
-// fork adds what makes the command's process; the rest is its own.
+// fork adds the step that makes the command's process; later steps run in that.
 func (c *Cmd) fork(b *prog.Builder) {
 	for _, name := range c.opt.LockFiles {
 		b.Step("lock file", name)
@@ -234,11 +234,10 @@ func (c *Cmd) fork(b *prog.Builder) {
 		b.Call(prog.Hold, prog.Int(f.Fd()))
 	}
 	filters, n := prog.Null, 0
-	// PID 1 is a copy of the process that cloned it: its memory is nobody's
-	// business in here, from before the command's first instruction.
+	// PID 1 is a copy of the process that cloned it: nobody in the sandbox may read its memory, from before the
+	// command's first instruction.
 	if c.opt.Bubblewrap {
-		// But its owner may enter its namespaces. So it must not be able to do more than
-		// the command.
+		// But its owner may enter its namespaces, so it must not have more rights than the command.
 		if c.opt.Forget != nil {
 			b.Call(prog.Wipe, prog.Int(uintptr(unsafe.Pointer(unsafe.SliceData(c.opt.Forget)))), prog.Int(len(c.opt.Forget)))
 		}
@@ -276,11 +275,11 @@ func (c *Cmd) fork(b *prog.Builder) {
 // number of the status pipe.
 func dieWithParent(b *prog.Builder, status int) { endWithParent(b, status, int(unix.SIGKILL)) }
 
-// endWithParent is dieWithParent by a signal.
+// endWithParent is dieWithParent with another signal.
 func endWithParent(b *prog.Builder, status, signal int) {
 	b.Step("start", "")
 	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_PDEATHSIG), prog.Int(signal))
-	// If the parent died before that, nobody reads the status pipe any more.
+	// If the parent died before that, no process reads the status pipe any more.
 	poll := b.Data([]byte{byte(status), byte(status >> 8), byte(status >> 16), byte(status >> 24), 0, 0, 0, 0})
 	zero := b.Words(0, 0)
 	b.Call(prog.SysPpoll, poll.Arg(), prog.Int(1), zero.Arg(), prog.Null)
@@ -299,8 +298,7 @@ func terminal(fds []int) bool {
 	return false
 }
 
-// credentials adds what makes the command who it is, and takes away what it must
-// not have.
+// credentials adds what gives the command its ids, and takes away what it must not have.
 func (c *Cmd) credentials(b *prog.Builder) {
 	if cred := c.Credential; cred != nil {
 		b.Step("credential", itoa(int64(cred.UID))+":"+itoa(int64(cred.GID)))
@@ -318,8 +316,8 @@ func (c *Cmd) credentials(b *prog.Builder) {
 		b.Call(prog.SysSetresgid, prog.Int(cred.GID), prog.Int(cred.GID), prog.Int(cred.GID))
 		b.Call(prog.SysSetresuid, prog.Int(cred.UID), prog.Int(cred.UID), prog.Int(cred.UID))
 	}
-	// Without capabilities this process could be looked into by others who have
-	// none either; executing ends that.
+	// This process has no capabilities, so other processes without any could look into it; executing the command
+	// ends that.
 	b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_DUMPABLE), prog.Int(0))
 	if !c.opt.KeepCapabilities {
 		c.setCapabilities(b)

@@ -15,14 +15,14 @@ import (
 	"github.com/nsrun/nsrun/internal/reexec"
 )
 
-// stolen is the cause where Wait cannot tell how the command ended.
+// stolen is the error if Wait cannot tell how the command ended.
 func stolen() error {
 	return fmt.Errorf("%w (something else in this program has waited for the process: how it ended is not known)", unix.ECHILD)
 }
 
-// process is a handle for a child of this process that nobody has waited for. It
-// holds a pidfd, so that no signal goes to a process that has the same number later.
-// A program that is its own launcher is small: nothing else in it waits for children.
+// process is a handle for a child of this process that nobody has waited for. It holds a pidfd, so that no signal goes
+// to a later process with the same number. A program that is its own launcher is small: no other code in it waits for
+// children.
 func process(pid int) *os.Process {
 	if !reexec.InProcess {
 		if p, err := os.FindProcess(pid); err == nil {
@@ -46,7 +46,7 @@ func (c *Cmd) Signal(sig os.Signal) error {
 	if sig != syscall.SIGSTOP || !c.forks() || c.opt.HoldSignals {
 		return c.Process.Signal(sig)
 	}
-	// A signal with a value asks PID 1 to do it.
+	// A signal with this value asks PID 1 to stop everything.
 	info := prog.Request{Signo: prog.RequestSignal, Code: prog.RequestCode, Value: prog.RequestStop}
 	send := func(handle uintptr) error {
 		return unix.PidfdSendSignal(int(handle), unix.Signal(info.Signo), (*unix.Siginfo)(unsafe.Pointer(&info)), 0)

@@ -44,7 +44,7 @@ func names(flags uint64) string {
 	return strings.Join(n, ", ") + " namespaces"
 }
 
-// start brings the sandbox up. It returns after the command was executed.
+// start starts the sandbox. It returns after the command was executed.
 func start(c *Cmd, files []*os.File) (*clone, error) {
 	if err := c.checkConfinement(); err != nil {
 		return nil, err
@@ -57,8 +57,8 @@ func start(c *Cmd, files []*os.File) (*clone, error) {
 	return s, err
 }
 
-// callsRefused reports whether a set-up failed because a filter refuses one of the new calls for mounts, which cannot be told
-// beforehand of those that ask for a privilege first; and nothing has been done that cannot be done again.
+// callsRefused reports whether a set-up failed because a filter refuses one of the new mount calls, and everything done
+// so far can be done again. For calls that check a privilege first, nsrun cannot find that out before.
 func (c *Cmd) callsRefused(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || e.Err != syscall.EPERM && e.Err != syscall.EACCES || e.Program == 0 || c.opt.ClassicMounts || c.opt.Block != nil || c.opt.Place != nil || c.opt.Created != nil {
@@ -67,7 +67,7 @@ func (c *Cmd) callsRefused(err error) bool {
 	return features.Has(features.NewMountCalls) && !features.Confirm(features.NewMountCalls)
 }
 
-// bringUp is start in one of the forms that mounts have.
+// bringUp is start with one of the forms of mounts.
 func bringUp(c *Cmd, files []*os.File) (*clone, error) {
 	p := c.beginning()
 	defer runtime.KeepAlive(files)
@@ -121,7 +121,7 @@ func bringUp(c *Cmd, files []*os.File) (*clone, error) {
 	return c.complete(s, p, fds, cloneHere)
 }
 
-// complete gives a sandbox that has its namespaces the rest of its work.
+// complete sends the second Program to a sandbox that has its namespaces.
 func (c *Cmd) complete(s *clone, p *beginning, fds []int, by cloneFunc) (*clone, error) {
 	second, err := c.secondProgram(s, p, fds)
 	if err != nil {
@@ -137,7 +137,7 @@ func (c *Cmd) complete(s *clone, p *beginning, fds []int, by cloneFunc) (*clone,
 		c.countFirst(s)
 		sendErr := s.send(second, fds)
 		s.endSocket()
-		// Also where nothing could be sent: then the first Program says why.
+		// Even if nothing could be sent: the first Program may have reported why.
 		err := s.await(second, c)
 		if err == nil {
 			s.sock.Close()
@@ -147,10 +147,9 @@ func (c *Cmd) complete(s *clone, p *beginning, fds []int, by cloneFunc) (*clone,
 		if !errors.Is(err, errGone) {
 			return nil, err
 		}
-		// Somebody may have killed a sandbox that waited, or the launcher before it
-		// cloned: once more, with a fresh one. Not where it was begun a moment ago and
-		// has the work: what it read from the caller's descriptors is gone, and who
-		// kills it while it waits for one (Block) does not want the command.
+		// A waiting sandbox may have been killed, or the launcher before it cloned: try once more, with a new
+		// one. Not if the sandbox was begun just now and has received its work: what it read from the caller's
+		// descriptors is lost, and whoever kills it while it waits for one (Block) does not want the command.
 		if lost := s.waited && !p.inherit || s.unknown || sendErr != nil; !lost || try > 0 || !p.common() {
 			if sendErr != nil {
 				err = &Error{Op: "start", Path: c.Path, Err: sendErr}
@@ -168,7 +167,7 @@ func (c *Cmd) complete(s *clone, p *beginning, fds []int, by cloneFunc) (*clone,
 	}
 }
 
-// place has the sandbox put where it belongs, before it knows what to do there.
+// place moves the sandbox to its cgroup and the like, before it knows what to run.
 func (c *Cmd) place(s *clone) error {
 	if c.opt.Place == nil {
 		return nil
@@ -185,7 +184,7 @@ func (c *Cmd) place(s *clone) error {
 	return nil
 }
 
-// secondProgram is the second Program, for these descriptors and the status pipe.
+// secondProgram builds the second Program for these descriptors and the status pipe.
 func (c *Cmd) secondProgram(s *clone, p *beginning, fds []int) (*prog.Program, error) {
 	b := prog.New(prog.Native())
 	status, more := s.childStatus, 0

@@ -13,8 +13,7 @@ import (
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
-// stateLayout is where os.ProcessState keeps what it tells; ok is false if this
-// version of Go keeps it elsewhere.
+// stateLayout says where os.ProcessState has its fields; ok is false if this version of Go has them elsewhere.
 var stateLayout = func() (l struct {
 	status, rusage uintptr
 	ok             bool
@@ -27,18 +26,17 @@ var stateLayout = func() (l struct {
 	return l
 }()
 
-// setStatus makes ps tell the command's end. PID 1, whose child the command was,
-// can only exit with a number: a command that died from a signal would look like
-// one that exited with 128 and some. If the field is not found (a test would say
-// so), it does look like that.
+// setStatus makes ps report how the command ended. The command was the child of PID 1, which can only exit with a
+// number: a command that a signal ended would look like one that exited with 128+n. If the field is not found (a test
+// would fail), it does look like that.
 func setStatus(ps *os.ProcessState, ws syscall.WaitStatus) {
 	if stateLayout.ok {
 		*(*syscall.WaitStatus)(unsafe.Add(unsafe.Pointer(ps), stateLayout.status)) = ws
 	}
 }
 
-// newState is the end of a command whose PID 1 is not waited for, or was waited for
-// by something else. Its resource usage is not known, and zero.
+// newState is the end of a command whose PID 1 nobody waits for, or other code waited for. Its resource usage is not
+// known, and zero.
 func (c *Cmd) newState(ws syscall.WaitStatus) (*os.ProcessState, error) {
 	if !stateLayout.ok {
 		return nil, &Error{Op: "wait", Path: c.Path, Err: errors.New("ended with wait status " + itoa(int64(ws)))}

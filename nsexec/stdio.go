@@ -109,7 +109,7 @@ func (c *Cmd) pipeAllowed(what string, set bool) error {
 	return nil
 }
 
-// files are the command's descriptors, from 0 on; nil: closed.
+// files returns the command's descriptors, from 0 on; nil: closed.
 func (c *Cmd) files() ([]*os.File, error) {
 	in, err := c.stdin()
 	if err != nil {
@@ -132,7 +132,7 @@ func (c *Cmd) files() ([]*os.File, error) {
 	return files, nil
 }
 
-// sameWriter compares without the panic of types that cannot be compared.
+// sameWriter compares two writers, without the panic for types that cannot be compared.
 func sameWriter(a, b io.Writer) (same bool) {
 	defer func() { _ = recover() }()
 	return a == b
@@ -221,7 +221,7 @@ func (c *Cmd) awaitCopies() (first error) {
 				first = err
 			}
 		case <-timeout:
-			// Closing our ends of the pipes ends the copying.
+			// Closing this process's ends of the pipes ends the copying.
 			closeAll(c.parentFiles)
 			return exec.ErrWaitDelay
 		}

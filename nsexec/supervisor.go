@@ -15,13 +15,13 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// maxSockets is what one message has room for, the listener included.
+// maxSockets is how many descriptors fit into one message, including the listener.
 const maxSockets = 64
 
 var errSupervisor = errors.New("a supervisor needs its own PID 1, and for sockets a network namespace of the sandbox's own: no Inherit, no Bubblewrap, no shared or joined network")
 
-// supervise adds the socket over which the listener leaves to the command's
-// descriptors; ours is what it returns.
+// supervise adds the socket over which the listener is sent to the command's descriptors, and returns this process's
+// end, ours.
 func (c *Cmd) supervise(files []*os.File) (ours sys.FD, _ []*os.File, err error) {
 	s := c.opt.Supervisor
 	if s == nil {
@@ -44,7 +44,7 @@ func (c *Cmd) supervise(files []*os.File) (ours sys.FD, _ []*os.File, err error)
 	return ours, append(files, f), nil
 }
 
-// handedOver gives what the sandbox sent to whom it is for.
+// handedOver passes on what the sandbox sent.
 func (c *Cmd) handedOver(ours sys.FD) error {
 	switch {
 	case c.opt.Supervisor == nil:
@@ -56,7 +56,7 @@ func (c *Cmd) handedOver(ours sys.FD) error {
 	}
 	var got []*os.File
 	for {
-		// Where a sandbox had to be made twice the first one may have sent too.
+		// If a sandbox had to be made twice, the first one may have sent something, too.
 		files, err := receiveFiles(ours, unix.MSG_DONTWAIT)
 		if err != nil {
 			break
@@ -67,7 +67,7 @@ func (c *Cmd) handedOver(ours sys.FD) error {
 	return c.handOver(got)
 }
 
-// awaitEarly gives what the sandbox sends to whom it is for, as soon as it comes.
+// awaitEarly passes on what the sandbox sends, as soon as it arrives.
 func (c *Cmd) awaitEarly(ours sys.FD) error {
 	files, err := receiveFiles(ours, 0)
 	if err != nil {
@@ -89,7 +89,7 @@ func (c *Cmd) handOver(got []*os.File) error {
 	return s.Started(got[0], got[1:])
 }
 
-// endSupervise closes the socket, for which somebody may be waiting.
+// endSupervise closes the socket, for which a goroutine may be waiting.
 func (c *Cmd) endSupervise(ours sys.FD) {
 	if c.handed != nil {
 		_ = unix.Shutdown(int(ours), unix.SHUT_RDWR)
@@ -99,7 +99,7 @@ func (c *Cmd) endSupervise(ours sys.FD) {
 	ours.Close()
 }
 
-// receiveFiles is what one message on the socket carries.
+// receiveFiles receives the descriptors of one message on the socket.
 func receiveFiles(sock sys.FD, flags int) (files []*os.File, err error) {
 	var b [1]byte
 	control := make([]byte, unix.CmsgSpace(4*maxSockets))
@@ -136,8 +136,7 @@ func closeFiles(files []*os.File) {
 	}
 }
 
-// superviseNetwork adds what is made in the new network namespace for the supervisor, and
-// returns the sockets.
+// superviseNetwork adds the steps in the new network namespace that the supervisor needs, and returns the sockets.
 func superviseNetwork(b *prog.Builder, s *sandbox.Supervisor) []prog.Slot {
 	for _, l := range s.Links {
 		b.Step("network", "rtnetlink")
@@ -166,8 +165,8 @@ func superviseNetwork(b *prog.Builder, s *sandbox.Supervisor) []prog.Slot {
 	return sockets
 }
 
-// linkAnswer adds the check that rtnetlink, which has done its work when write(2) returns,
-// had nothing to say.
+// linkAnswer adds a check of the answer of rtnetlink, which has done its work when write(2) returns: it must not be an
+// error.
 func linkAnswer(b *prog.Builder, nl prog.Slot) {
 	const size = 1024
 	reply := b.Zero(size)
@@ -184,15 +183,15 @@ func linkAnswer(b *prog.Builder, nl prog.Slot) {
 	b.Here(none)
 }
 
-// listenerOf adds the filter, and returns its listener, and a label for going on where there is none (Supervisor.Optional).
+// listenerOf adds the filter, and returns its listener, and a label that continues without one (Supervisor.Optional).
 func listenerOf(b *prog.Builder, s *sandbox.Supervisor) (listener prog.Slot, without prog.Label) {
 	listener = b.Slot()
 	program, code := Filter(s.Filter).program(b)
 	install := func(flags int) prog.Ref {
 		return b.Call(prog.SysSeccomp, prog.Int(unix.SECCOMP_SET_MODE_FILTER), prog.Int(flags), program.Arg())
 	}
-	// A call that somebody is working on is interrupted by what kills only: else each
-	// signal with a handler would have it done twice. Linux 5.19.
+	// Only a fatal signal interrupts a call that the supervisor is handling: otherwise each signal with a handler
+	// would make it handle the call twice. Linux 5.19.
 	first := install(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV).To(listener).Tolerate(syscall.EINVAL)
 	second := install(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER).To(listener)
 	if s.Optional {
@@ -211,8 +210,8 @@ func listenerOf(b *prog.Builder, s *sandbox.Supervisor) (listener prog.Slot, wit
 	return listener, without
 }
 
-// superviseCommand adds the filter, and the sending of its listener and of the sockets; sock is
-// where to. Nothing of the command's has run yet.
+// superviseCommand adds the filter, and sends its listener and the sockets over sock. No code of the command has run
+// yet.
 func superviseCommand(b *prog.Builder, s *sandbox.Supervisor, sock int, sockets []prog.Slot) {
 	if s.NoConnect {
 		refuseConnects(b) // before the filter, which may tell of it: nobody answers yet
@@ -245,12 +244,12 @@ func superviseCommand(b *prog.Builder, s *sandbox.Supervisor, sock int, sockets 
 	}
 }
 
-// refuseConnects has the kernel refuse every TCP connect(2).
+// refuseConnects makes the kernel refuse every TCP connect(2).
 func refuseConnects(b *prog.Builder) {
 	b.Step("landlock", "")
 	rules := b.Slot()
-	// struct landlock_ruleset_attr: no file system access, one network access is
-	// handled, and no rule allows it.
+	// struct landlock_ruleset_attr: it handles no file system access and one network access, and no rule allows
+	// that.
 	attr := b.Words(0, unix.LANDLOCK_ACCESS_NET_CONNECT_TCP)
 	b.Call(prog.SysLandlockCreate, attr.Arg(), prog.Int(16), prog.Int(0)).To(rules)
 	b.Call(prog.SysLandlockRestrict, rules.Arg(), prog.Int(0))
