@@ -51,6 +51,7 @@ func (c *Config) folders(suspect func(dir string) bool) (f plan.Folders, err err
 			return f, err
 		}
 	}
+	f.BelowGit = slices.ContainsFunc(f.Overlay, host.BelowGit) || slices.ContainsFunc(f.Direct, host.BelowGit)
 	return f, f.Check(c.Session, c.after() == Discard)
 }
 

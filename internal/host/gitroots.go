@@ -26,6 +26,12 @@ import (
 // gitFileMost bounds how much is read of git's files, in bytes.
 const gitFileMost = 1 << 20
 
+// BelowGit reports whether git finds the work tree around a directory that is not its top.
+func BelowGit(dir string) bool {
+	tree, ok := links.WorkTree(dir)
+	return ok && tree != dir && sameMount(tree, dir)
+}
+
 // ProjectRoots are the roots of a session over a project, whose path is free of links. NoGit
 // says why git cannot write there; empty: it can, or there is no git directory.
 func ProjectRoots(real string) (roots []string, noGit string) {

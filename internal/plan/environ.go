@@ -156,6 +156,9 @@ var offline = [...]string{
 	"npm_config_fetch_retries=0", "PIP_RETRIES=0", "CARGO_NET_RETRY=0", "UV_HTTP_RETRIES=0", "YARN_HTTP_RETRY=0", "BUNDLE_RETRY=0",
 }
 
+// acrossMounts has git look for the repository of a folder above it, as outside, although the folder is a mount in the sandbox.
+const acrossMounts = "GIT_DISCOVERY_ACROSS_FILESYSTEM=true"
+
 // given reports whether an environment has a variable; npm takes both forms of its own.
 func given(env []string, kv string) bool {
 	_, as := lookup(env, name(kv))
@@ -175,6 +178,9 @@ func (b *building) environment(dir string) []string {
 		env = slices.DeleteFunc(SafeEnv(b.Env), func(kv string) bool { return slices.Contains(ownVariables[:], name(kv)) })
 		b.renameTerminal(env)
 		env = append(env, "PWD="+dir)
+		if b.Folders.BelowGit && !given(b.Env, acrossMounts) {
+			env = append(env, acrossMounts)
+		}
 		var sets [][]string
 		if !b.policy.Root { // else they are in the workspace
 			sets = append(b.otherCaches(), b.stores())

@@ -70,6 +70,7 @@ type Folders struct {
 	ReadOnly []string
 	Blocked  []string
 	Project  string // empty: none
+	BelowGit bool   // one of Overlay and Direct lies in a git work tree, and is not its top
 	NoGit    string // why git cannot write to the project's git directory, in words; empty: it can, or there is none
 }
 
