@@ -11,11 +11,11 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// A session is named by its id, the beginning of it, or "last". That, and the default, is the
-// newest session of the current project, and never another project's.
+// A session is named by its id, the beginning of it, or "last". "last", which is also the default, is the newest
+// session of the current project, never another project's.
 
-// sessionArg splits off the session that the first argument names, if it names
-// one. Where none does it is the newest of the project that we are in.
+// sessionArg splits off the first argument if it names a session. Otherwise the session is the newest of the current
+// project.
 func sessionArg(args []string) (id string, rest []string, err error) {
 	if len(args) == 0 {
 		id, err = newestHere()
@@ -25,7 +25,7 @@ func sessionArg(args []string) (id string, rest []string, err error) {
 	return id, args[1:], err
 }
 
-// sessionNamed is the session that a word means, where it may be "last".
+// sessionNamed returns the session that a word means; the word may be "last".
 func sessionNamed(word string) (string, error) {
 	if word != "last" {
 		return word, nil
@@ -33,21 +33,21 @@ func sessionNamed(word string) (string, error) {
 	return newestHere()
 }
 
-// errNoneHere is what is said where a session is to be decided about and none was named:
-// another project's is not taken for it.
+// errNoneHere is the error if a verb that changes a session gets none, and the current project has none: it never takes
+// another project's.
 var errNoneHere = advice.With(errors.New("no session of this project"), "try: nsrun ls --all, and name one")
 
-// errNoneLeft is what is said where no session has changes that can be discarded.
+// errNoneLeft is the error if no session has changes that can be discarded.
 var errNoneLeft = advice.With(errors.New("nothing to discard: all changes of this project were committed or discarded already"), "try: nsrun ls")
 
-// newestHere is the newest session of the project that we are in.
+// newestHere is the newest session of the current project.
 func newestHere() (id string, err error) {
 	err = eachHere(func(in overlay.Info) { id = in.ID })
 	return id, err
 }
 
-// eachHere calls f for the sessions of the project that we are in, the oldest first. If there is
-// none, the error says so, or why they cannot be listed.
+// eachHere calls f for the sessions of the current project, oldest first. If there is none, the error says so, or why
+// sessions cannot be listed.
 func eachHere(f func(overlay.Info)) error {
 	wd, none := here(), errNoneHere
 	found := false
@@ -67,7 +67,7 @@ func eachHere(f func(overlay.Info)) error {
 	return none
 }
 
-// isHere reports whether a session is of the project that the directory wd is in.
+// isHere reports whether a session belongs to the project around the directory wd.
 func isHere(in overlay.Info, wd string) bool {
 	return wd != "" && slices.ContainsFunc(in.Roots, func(r overlay.Root) bool { return paths.Inside(wd, r.Path) })
 }

@@ -55,7 +55,7 @@ func commitFlags(fs *flag.FlagSet, o *commitOptions) {
 	quietFlag(fs, &o.quiet)
 }
 
-// prefer is what the flags say about conflicts.
+// prefer returns what the flags say about conflicts.
 func (o *commitOptions) prefer() (p overlay.Preference, err error) {
 	n := 0
 	for _, f := range [...]preferFlag{o.theirs, o.ours, o.merge} {
@@ -123,8 +123,7 @@ func cmdCommit(args []string) int {
 	return 0
 }
 
-// sayCommittedLater tells which of the session's changes are in the project now, and were not
-// before, that would run later.
+// sayCommittedLater names the changes that run later and that this commit has put into the project.
 func sayCommittedLater(s *overlay.Session, before []overlay.Change) {
 	type place struct{ root, path string }
 	told := make(map[place]bool, len(before))
@@ -148,7 +147,8 @@ func sayCommittedLater(s *overlay.Session, before []overlay.Change) {
 	}
 }
 
-// preferFlag is --theirs, --ours or --merge: alone it decides all conflicts, with a path those at it.
+// preferFlag is --theirs, --ours or --merge: without a value it decides all conflicts, with a path those at and below
+// it.
 type preferFlag struct {
 	to     *[]overlay.Choice
 	prefer overlay.Preference

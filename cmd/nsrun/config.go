@@ -107,7 +107,7 @@ func initConfig() int {
 	return 0
 }
 
-// checkConfig prints all that is wrong.
+// checkConfig prints all mistakes.
 func checkConfig(q configfile.Query) int {
 	files, err := configfile.Files(host.Home(), q)
 	if err != nil {
@@ -143,7 +143,7 @@ type settingReport struct {
 	From  []fromReport `json:"from"`
 }
 
-// fromReport is where one element of a value, or all of it, comes from.
+// fromReport says where one element of a value, or the whole value, comes from.
 type fromReport struct {
 	Text    string `json:"text"`
 	Source  string `json:"source"` // default, system, user, project, flag
@@ -151,7 +151,7 @@ type fromReport struct {
 	Profile string `json:"profile,omitempty"`
 }
 
-// showConfig prints what holds.
+// showConfig prints the settings in effect.
 func showConfig(q configfile.Query, asJSON bool) int {
 	p, notes, err := configfile.Load(host.Home(), q)
 	if err == nil && p == nil {
@@ -197,7 +197,7 @@ func showConfig(q configfile.Query, asJSON bool) int {
 	return 0
 }
 
-// origin is where an item comes from, in words.
+// origin says in words where an item comes from.
 func origin(item config.Item) string {
 	text := item.Source.String()
 	if item.Profile != "" {

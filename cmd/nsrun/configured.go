@@ -18,9 +18,9 @@ import (
 	"github.com/nsrun/nsrun/internal/service"
 )
 
-// Configuration files stand below the flags: what they say becomes flags that were not given.
+// Configuration files have lower precedence than flags: their settings are used for flags that were not given.
 
-// query asks what files and flags say for a command in projects.
+// query collects what files and flags say for a command in projects.
 func (o *runOptions) query(projects []string) (configfile.Query, error) {
 	q := configfile.Query{Places: configfile.DefaultPlaces(), Projects: slices.Clone(projects), Flags: o.layer()}
 	for i, dir := range projects {
@@ -38,7 +38,7 @@ func (o *runOptions) query(projects []string) (configfile.Query, error) {
 	return q, nil
 }
 
-// layer is what the flags say.
+// layer returns what the flags say.
 func (o *runOptions) layer() *config.Layer {
 	l := config.Flags()
 	if l.NoRules = o.isGiven("net"); l.NoRules {
@@ -113,7 +113,7 @@ func (o *runOptions) layer() *config.Layer {
 	return l
 }
 
-// configure adds what configuration files say to the flags.
+// configure adds the settings of configuration files to the flags.
 func (r *runner) configure(projects []string) error {
 	q, err := r.o.query(projects)
 	if err != nil {
@@ -129,7 +129,7 @@ func (r *runner) configure(projects []string) error {
 	return r.o.take(p)
 }
 
-// take takes what files say into the flags.
+// take copies the settings of files into the flags.
 func (o *runOptions) take(p *config.Policy) error {
 	if o.net = "none"; p.HostNetwork() {
 		o.net = "host"

@@ -17,8 +17,8 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// sayHeld tells what was not committed because it would run later or is special, and how it can be: no more than
-// was to be committed.
+// sayHeld says what was not committed because it would run later or is special, and how to commit it, without anything
+// that this commit had left out.
 func sayHeld(s *overlay.Session, held []overlay.Change, o overlay.CommitOptions) {
 	special := ""
 	var flags []string
@@ -51,8 +51,8 @@ func sayHeld(s *overlay.Session, held []overlay.Change, o overlay.CommitOptions)
 	}
 }
 
-// failDecision is fail for what was to be done with a session's changes: all that it met
-// is told, in lines of its own.
+// failDecision is fail for an operation on a session's changes: it prints everything that the error lists, in lines of
+// its own.
 func failDecision(verb string, err error, s *overlay.Session) int {
 	if errors.Is(err, context.Canceled) {
 		console.Say("interrupted: nothing was done")
@@ -87,7 +87,7 @@ func failDecision(verb string, err error, s *overlay.Session) int {
 	return console.Fail(err)
 }
 
-// sayConflicts tells what prevented a commit of s, or the undo of one, and what can be done about it.
+// sayConflicts says what prevented a commit of s, or the undo of one, and what to do about it.
 func sayConflicts(verb string, list []overlay.Conflict, s *overlay.Session, at func(root, path string) string) {
 	var merges, others, told int
 	for _, c := range list {

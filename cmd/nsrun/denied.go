@@ -11,9 +11,9 @@ import (
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 )
 
-// tellDenied says what a command that failed was refused of files and the like: the first of each kind. Of what --why found,
-// that is what the command failed of, as far as that can be seen: many programs go on without. One that a flag would
-// allow comes before those that none would.
+// tellDenied prints the refusals of a command that failed, except those of the network: the first of each kind. With
+// --why, it prints only those that made the command fail, as far as that is known, because many programs can do without
+// what they were refused. A refusal that a flag would allow comes before one that no flag would.
 func (r *runner) tellDenied(res nsrunlib.Result) {
 	if r.o.quiet || res.ExitCode == 0 {
 		return

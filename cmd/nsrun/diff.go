@@ -126,8 +126,7 @@ func cmdDiff(args []string) int {
 	return status
 }
 
-// openChanges opens a session to look at it. It is locked only where files must be made
-// readable.
+// openChanges opens a session for reading. It locks the session only if files have to be made readable.
 func openChanges(id string) (*overlay.Session, []overlay.Change, error) {
 	s, err := overlay.OpenReadOnly("", id)
 	if err != nil {

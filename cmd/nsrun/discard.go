@@ -57,7 +57,8 @@ func cmdDiscard(args []string) int {
 	return status
 }
 
-// undoHint says how a discard is taken back, or that it cannot be: on a full disk it gives the space back at once.
+// undoHint says how to take back a discard, or that this is impossible: on a full disk, a discard frees the space at
+// once.
 func undoHint(s *overlay.Session) string {
 	if s.Info().Undo != overlay.DiscardDeed {
 		return " for good: the disk is full"

@@ -50,8 +50,8 @@ func doctorFlags(fs *flag.FlagSet, o *doctorOptions) {
 	fs.BoolVar(&o.print, "print", false, "with --fix: only show what would be done")
 }
 
-// cmdDoctor tells what this machine can do, and what to do about the rest. Its exit
-// status is 1 where commands cannot be run in a sandbox at all.
+// cmdDoctor reports what this machine can do, and what to do about the rest. Its exit status is 1 if commands cannot
+// run in a sandbox at all.
 func cmdDoctor(args []string) int {
 	var o doctorOptions
 	rest, status, ok := doctorVerb.Parse(args, func(fs *flag.FlagSet) { doctorFlags(fs, &o) })
@@ -91,7 +91,7 @@ func cmdDoctor(args []string) int {
 	return status
 }
 
-// printBackend says how commands run where there are no namespaces.
+// printBackend says how commands run if there are no namespaces.
 func printBackend(w io.Writer, a nsrunlib.Availability) {
 	if a.Status == nsrunlib.Available && a.Backend == nsrunlib.LandlockBackend {
 		fmt.Fprintf(w, "\nCommands run without namespaces (--backend landlock): files and processes are protected by Landlock.\n"+
@@ -99,7 +99,7 @@ func printBackend(w io.Writer, a nsrunlib.Availability) {
 	}
 }
 
-// printFeatures prints a line for each feature, and what there is to know of those that are not there.
+// printFeatures prints a line for each feature, and the details of those that are missing.
 func printFeatures(w io.Writer, list []features.Feature) {
 	for _, f := range list {
 		fmt.Fprintf(w, "%-8s %-24s %s\n", f.Status, f.Name, f.For)
@@ -135,13 +135,13 @@ type stateReport struct {
 	Homes     homesReport       `json:"homes"`
 }
 
-// homesReport is about the layers of the home directory.
+// homesReport is about the home layers.
 type homesReport struct {
 	Count int   `json:"count"`
 	Size  int64 `json:"size"`
 }
 
-// examineHomes looks at the layers. What cannot be looked at is left out.
+// examineHomes measures the home layers, and omits those that it cannot read.
 func examineHomes() (r homesReport) {
 	dir, err := host.HomeLayers()
 	if err != nil {
@@ -171,7 +171,7 @@ type damagedReport struct {
 	Why string `json:"why"`
 }
 
-// patientMost bounds for how long doctor measures.
+// patientMost limits how long doctor measures.
 const patientMost = 5 * time.Second
 
 // examine looks at all sessions.
@@ -231,7 +231,7 @@ func examine() (stateReport, error) {
 	return r, nil
 }
 
-// cause is an error without the path that is printed with it.
+// cause returns an error without the path that is printed with it.
 func cause(err error) string {
 	if e, ok := errors.AsType[*overlay.Error](err); ok {
 		return e.Err.Error()

@@ -13,8 +13,7 @@ import (
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 )
 
-// Approve asks on the terminal. Ctrl-C is an answer too: signals are not the command's
-// before there is one.
+// Approve asks on the terminal. Ctrl-C is an answer, too: signals go to the command only after it has started.
 func (r *runner) Approve(ctx context.Context, q nsrunlib.Question) (nsrunlib.Answer, error) {
 	<-r.notified
 	signal.Stop(r.signals)
@@ -22,8 +21,8 @@ func (r *runner) Approve(ctx context.Context, q nsrunlib.Question) (nsrunlib.Ans
 	return nsrunlib.Terminal{Prefix: "nsrun: "}.Approve(ctx, q)
 }
 
-// beginNotify is notify in the background: the Go runtime asks a thread for each signal. One that comes before ends nsrun, and
-// with it the command, as at any time before that.
+// beginNotify is notify in the background, because the Go runtime waits for a thread for each signal. A signal before
+// that ends nsrun, and the command with it, as at any earlier time.
 func (r *runner) beginNotify() {
 	r.signals, r.notified = make(chan os.Signal, 16), make(chan struct{})
 	go func() {
@@ -34,8 +33,8 @@ func (r *runner) beginNotify() {
 
 func (r *runner) notify() {
 	for _, s := range console.Forwarded {
-		// What our caller ignores the command ignores too (nohup): a handler of ours
-		// would be the default in it.
+		// The command ignores what our caller ignores (nohup). With a handler here, the command would have the
+		// default action instead.
 		if !signal.Ignored(s) {
 			signal.Notify(r.signals, s)
 		}
@@ -64,8 +63,8 @@ func (r *runner) notStarted(x *nsrunlib.Execution, err error) int {
 	return status
 }
 
-// tellNotices prints what the library has to say before the command's own output. -q is not about what makes a sandbox less
-// than it was asked for: none, or one without namespaces that nobody chose.
+// tellNotices prints the library's notices before the command's own output. -q does not suppress notices that the
+// sandbox is less than the user asked for: that there is none, or that it has no namespaces although nobody chose that.
 func (r *runner) tellNotices(list []nsrunlib.Notice) {
 	for _, notice := range list {
 		less := notice.Kind == nsrunlib.NoticeUnsandboxed || notice.Kind == nsrunlib.NoticeBackend && notice.Path == "" && r.o.backend == nsrunlib.AutoBackend

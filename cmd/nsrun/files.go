@@ -52,7 +52,7 @@ type fileReport struct {
 	Backups      []versionReport `json:"backups"`
 }
 
-// versionReport is a copy of a file that can be put back.
+// versionReport is a copy of a file that can be restored.
 type versionReport struct {
 	Date      string     `json:"date"` // YY-MM-DD
 	Time      *time.Time `json:"time"` // null: not known
@@ -113,7 +113,8 @@ func cmdFiles(args []string) int {
 				continue
 			}
 			if f.LastModified.IsZero() && !f.Deleted {
-				// Registered by a session that is not decided yet, which need not have made it.
+				// It was registered because of a session that is not decided yet; the file may have
+				// existed before.
 				if fi, err := os.Lstat(f.Path); err == nil && fi.Mode().IsRegular() {
 					f.LastModified = fi.ModTime()
 				}

@@ -18,7 +18,7 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// finish decides what becomes of the changes, and says so.
+// finish decides what happens to the changes, and says so.
 func (r *runner) finish(status int) error {
 	if r.session == nil {
 		return nil
@@ -39,8 +39,8 @@ func (r *runner) finish(status int) error {
 		console.ClearModes()
 		diff.Print(os.Stderr, "nsrun: ", r.changes, moved, len(r.session.Roots()) > 1)
 	}
-	// What can be merged later depends on it, so it is done before anybody is asked; where
-	// nothing is to be kept, only if that fails.
+	// A later merge needs this, so it comes before the question; if nothing is to be kept, it comes only if that
+	// fails.
 	var preserved error
 	if kept := !r.o.discard && (!r.o.commit || status != 0); kept {
 		preserved = r.preserve()
@@ -73,7 +73,7 @@ func (r *runner) finish(status int) error {
 	return nil
 }
 
-// finishUnchanged ends a session in which nothing was changed.
+// finishUnchanged ends a session without changes.
 func (r *runner) finishUnchanged(status int) error {
 	if r.session.Retimed() > 0 && r.o.commit && status == 0 { // as make's stamps
 		if err := r.session.CommitWith(context.Background(), overlay.CommitOptions{}); err != nil {
@@ -92,7 +92,7 @@ func (r *runner) finishUnchanged(status int) error {
 	return r.drop()
 }
 
-// commitChanges commits the changes, and keeps what could not be committed.
+// commitChanges commits the changes, and keeps those that could not be committed.
 func (r *runner) commitChanges() error {
 	bar := console.NewBar("committing", r.o.quiet)
 	ctx, stop := console.Interruptible()
@@ -136,7 +136,7 @@ func (r *runner) commitChanges() error {
 	return nil
 }
 
-// discardChanges throws the changes away.
+// discardChanges discards the changes.
 func (r *runner) discardChanges() error {
 	end, hint := r.session.Discard, undoHint
 	if r.o.discard { // which was said beforehand: nobody has anything to miss
@@ -153,8 +153,7 @@ func (r *runner) discardChanges() error {
 	return nil
 }
 
-// left is how many changes a commit left: what was held back, and directories that are
-// there for nothing else.
+// left is how many changes a commit left: those that were held back, and directories that contain nothing else.
 func (r *runner) left() (n int) {
 	if r.held == nil {
 		return 0
@@ -167,8 +166,7 @@ func (r *runner) left() (n int) {
 	return n
 }
 
-// decide is what to do with the changes: as the flags say; on a terminal as the
-// user says; else keep.
+// decide returns what to do with the changes: what the flags say; else, on a terminal, what the user says; else keep.
 func (r *runner) decide(status int) string {
 	switch {
 	case r.o.commit && status != 0:
@@ -231,19 +229,19 @@ func (r *runner) view() error {
 	return console.Unwanted(err)
 }
 
-// asks reports whether the user decides, once there are changes.
+// asks reports whether the user is asked, once there are changes.
 func (r *runner) asks() bool {
 	return !r.o.direct && !r.o.commit && !r.o.discard && !r.o.keep && console.IsTerminal(os.Stdin) && console.IsTerminal(os.Stderr)
 }
 
-// drop removes a session that has nothing in it.
+// drop removes a session without changes.
 func (r *runner) drop() error {
 	r.dropped = true
 	return r.session.Remove()
 }
 
-// collect stores what the command wrote, and finds the changes. Where storing fails they
-// are still there until the program ends, and can be committed.
+// collect stores what the command wrote, and finds the changes. If storing fails, the changes exist until the program
+// ends, and can still be committed.
 func (r *runner) collect() error {
 	ctx, stop := console.Interruptible()
 	defer stop()

@@ -15,11 +15,11 @@ import (
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 )
 
-// What doctor --fix does to a host, whose administrator runs it: each finding has files that are written and programs that
-// are run. Findings are about the host, and not about who asks, but for ranges of ids: what it refuses ordinary users is
-// what root has to change.
+// What doctor --fix does to a host, at the request of its administrator: for each finding it writes files and runs
+// programs. Except for ranges of ids, findings are about the host, not about the user who asks: root has to change what
+// the host refuses ordinary users.
 
-// A remedy is one of them.
+// A remedy is what is done about one finding.
 type remedy struct {
 	why   string
 	files []remedyFile
@@ -29,7 +29,7 @@ type remedy struct {
 // A remedyFile is written as a whole.
 type remedyFile struct{ name, content string }
 
-// profile is for AppArmor. make install puts it where the kernel has that restriction.
+// profile is the profile for AppArmor. make install installs it where the kernel has that restriction.
 //
 //go:embed apparmor/nsrun
 var profile string
@@ -42,7 +42,8 @@ const (
 	delegate    = "cpu memory pids"
 )
 
-// remedies are what a host and this user need; read is the content of one of its files, without the newline, or empty.
+// remedies are what a host and this user need; read returns the content of one of the host's files, without the
+// newline, or nothing.
 func remedies(user string, read func(name string) string) (list []remedy) {
 	set := func(key, value, why string) {
 		list = append(list, remedy{why, []remedyFile{{limitsName, key + " = " + value + "\n"}}, [][]string{{"sysctl", "-w", key + "=" + value}}})
@@ -73,7 +74,7 @@ func remedies(user string, read func(name string) string) (list []remedy) {
 	return merged(list)
 }
 
-// merged has each file once, with all of its lines.
+// merged combines remedies so that each file appears once, with all of its lines.
 func merged(list []remedy) []remedy {
 	for i := range list {
 		for j := range list[i].files {
@@ -90,7 +91,7 @@ func merged(list []remedy) []remedy {
 	return list
 }
 
-// readHost is the content of a file, or the first name in a directory whose name ends with a slash.
+// readHost reads a file. If the name ends with a slash, it returns the first name in that directory.
 func readHost(name string) string {
 	if strings.HasSuffix(name, "/") {
 		if entries, err := os.ReadDir(name); err == nil {
@@ -102,7 +103,7 @@ func readHost(name string) string {
 	return strings.TrimSuffix(string(b), "\n")
 }
 
-// print says exactly what is done.
+// print prints exactly what will be done.
 func (r *remedy) print(w io.Writer) {
 	fmt.Fprintf(w, "%s:\n", r.why)
 	for _, f := range r.files {
@@ -134,7 +135,7 @@ func (r *remedy) apply() error {
 	return nil
 }
 
-// fixHost shows what is to be done, asks about each, and does it. With printOnly it only shows.
+// fixHost shows each remedy, asks about it, and applies it. With printOnly it only shows them.
 func fixHost(printOnly bool) int {
 	list := remedies(asker(), readHost)
 	if len(list) == 0 {

@@ -19,8 +19,7 @@ func (f *listFlag) String() string { return "" }
 
 func (f *listFlag) Set(s string) error { *f = append(*f, s); return nil }
 
-// sessionValue takes the id of a session. An empty one is a mistake, that of a script
-// whose variable is not set.
+// sessionValue takes the id of a session. An empty id is an error: that of a script whose variable is not set.
 func sessionValue(to *string) func(string) error {
 	return func(s string) error {
 		if s == "" {

@@ -18,9 +18,9 @@ import (
 	"github.com/nsrun/nsrun/credential"
 )
 
-// The gateway of a credential is a program of its own: net/http would cost every other verb start-up time. It gets the
-// secret over a socket, when the command uses it for the first time, and ends when the socket does. In a session of its own
-// it gets no signal of the terminal's, nor of the command.
+// The gateway of a credential is a program of its own, because linking net/http would slow down every other verb. It
+// gets the secret over a socket when the command first uses it, and ends when the socket is closed. It has its own
+// session, so it gets no signal from the terminal or the command.
 
 type gatewayProgram struct{}
 

@@ -147,7 +147,7 @@ func cmdGC(args []string) int {
 	return status
 }
 
-// gcHomes removes home layers that no command has used for long, and returns how many.
+// gcHomes removes home layers that no command has used for a long time, and returns how many.
 func gcHomes(o gcOptions, verb string) (n int, err error) {
 	dir, err := host.HomeLayers()
 	if err != nil {
@@ -162,7 +162,7 @@ func gcHomes(o gcOptions, verb string) (n int, err error) {
 	return n, err
 }
 
-// gcPlayground says how much there is in each playground, and removes it.
+// gcPlayground prints the size of each playground, and removes its content.
 func gcPlayground(o gcOptions) int {
 	dirs, err := nsrunlib.Playgrounds()
 	if err != nil {
@@ -208,7 +208,7 @@ func gcOnePlayground(o gcOptions, dir string) int {
 	return 0
 }
 
-// cleanedCopies is what the registry removed, empty if it was nothing.
+// cleanedCopies says what the registry removed; empty: nothing.
 func cleanedCopies(c project.Cleaned) string {
 	var list []string
 	if c.Backups > 0 {
@@ -223,7 +223,7 @@ func cleanedCopies(c project.Cleaned) string {
 	return strings.Join(list, ", ")
 }
 
-// cleanedText is what was removed, and how much that was.
+// cleanedText says what was removed, and its size.
 func cleanedText(c overlay.Cleaned) string {
 	if c.ID == "" {
 		return fmt.Sprintf("%s: left behind by a process that was killed, %s", filepath.Base(c.Dir), console.Size(c.Size))

@@ -94,7 +94,7 @@ type layerOf struct {
 	other       bool   // it is /etc/passwd's, and $HOME is another one
 }
 
-// path is how a path below the home directory is called.
+// path is how output names a path below the home directory.
 func (l *layerOf) path(name string) string {
 	if l.other {
 		return l.home + "/" + name // which can end with a slash
@@ -109,7 +109,7 @@ func (l *layerOf) text(name string) string {
 	return "~/" + escape.Quote(name)
 }
 
-// homesOf are the layers that are meant.
+// homesOf returns the layers that the options mean.
 func homesOf(o *homeOptions) (list []layerOf, err error) {
 	home, _, err := host.HomeAt(host.Home())
 	if err != nil {
@@ -301,8 +301,8 @@ func keepHome(homes []layerOf, paths []string, o *homeOptions) int {
 	return status
 }
 
-// belowHome is the part of a path below a home directory, of which $HOME may be named through a symbolic link. nsrun's own
-// directories are not among them.
+// belowHome returns the part of a path below a home directory; $HOME may be given through a symbolic link. It refuses
+// nsrun's own directories.
 func belowHome(path string, homes []layerOf) (l *layerOf, name string, err error) {
 	abs, err := fromHere(path)
 	if err != nil {

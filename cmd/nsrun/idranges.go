@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// firstRange is where useradd(8) begins to give ranges of ids, and rangeSize how many it gives to each user.
+// firstRange is where useradd(8) begins to assign ranges of ids, and rangeSize is the size of each.
 const firstRange, rangeSize = 100_000, 65_536
 
-// rangeRemedy gives the user ids to map besides its own, where newuidmap(1) is there to map them and the user has none.
-// Only users of this host's own list can be given some.
+// rangeRemedy gives the user ids to map besides its own, if newuidmap(1) is installed and the user has none. Only users
+// in this host's own /etc/passwd can be given some.
 func rangeRemedy(user string, read func(name string) string) (r remedy, needed bool) {
 	if user == "" || read("/usr/bin/newuidmap") == "" || !strings.Contains("\n"+read("/etc/passwd"), "\n"+user+":") {
 		return r, false
@@ -28,7 +28,7 @@ func rangeRemedy(user string, read func(name string) string) (r remedy, needed b
 	return r, len(r.run) > 0
 }
 
-// ranges reads subuid(5): whether there is one of the user's, and the first id behind all of them.
+// ranges reads subuid(5): whether the user has a range, and the first id after all ranges.
 func ranges(list, user string) (has bool, free int) {
 	free = firstRange
 	for line := range strings.Lines(list) {
@@ -45,7 +45,7 @@ func ranges(list, user string) (has bool, free int) {
 	return has, free
 }
 
-// asker is the name of who asks: behind sudo(8) that is not root.
+// asker is the name of the user who asks; with sudo(8) that is not root.
 func asker() string {
 	if os.Geteuid() == 0 {
 		return os.Getenv("SUDO_USER")

@@ -23,15 +23,15 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// What was run last in a project is noted beside the sessions, whether it left one or not: a verb that decides about
-// changes and names no session means those of the command that was run last. It is a file for each root, which
-// holds the session's id, and is as old as the end of the command.
+// For each root of a project, a file beside the sessions records the last command, whether it left a session or not: a
+// verb that decides about changes, and gets no session, takes that of the last command. The file contains the session's
+// id, and its modification time is the end of the command.
 
 // lastRunName is the directory of these files in the state directory.
 const lastRunName = "last-run"
 
-// lastRunFile opens the file of a root. The directory must be ours on all of its way, as that of the sessions: somebody
-// else could have it lead elsewhere.
+// lastRunFile opens the file of a root. The whole path of the directory must be safe, as that of the sessions:
+// otherwise another user could redirect it.
 func lastRunFile(root string, flags int) (*os.File, error) {
 	sessions, err := overlay.DefaultDir()
 	if err != nil {
@@ -67,8 +67,8 @@ func lastRunFiles(roots []string) (list []*os.File) {
 	return list
 }
 
-// noteRun notes in the files that a command was run on their roots, and left the session id; empty: it left none. Where
-// that cannot be written the newest session is taken for the last.
+// noteRun records in the files that a command ran on their roots, and left the session id; empty: it left none. If this
+// cannot be written, the newest session counts as that of the last command.
 func noteRun(files []*os.File, id string) {
 	note := []byte(id + "\n")
 	for _, f := range files {

@@ -47,7 +47,7 @@ func outFlag(fs *flag.FlagSet, out *string) {
 	fs.StringVar(out, "o", "", "write the configuration to a new `file`")
 }
 
-// notLearned are flags that say something else than what a command may do, or leave nothing to learn.
+// notLearned are flags that are not about what a command may do, or that leave nothing to learn.
 var notLearned = []string{"session", "on", "direct", "commit", "discard", "keep", "allow-exec", "allow-special", "net", "report", "explain", "watch", "why", "sandbox", "backend"}
 
 func cmdLearn(args []string) int {
@@ -75,7 +75,7 @@ func cmdLearn(args []string) int {
 	return r.learn(dir, out)
 }
 
-// given are the flags that open something, as needs, and are no flags any more.
+// takeGiven returns the flags that allow something as needs, and removes them from the options.
 func (o *runOptions) takeGiven() (given []nsrunlib.Need, err error) {
 	var rest []pathRule
 	kinds := map[string]nsrunlib.RefusalKind{"ro": nsrunlib.RefusedRead, "rw": nsrunlib.RefusedWrite}
@@ -110,7 +110,7 @@ func (o *runOptions) takeGiven() (given []nsrunlib.Need, err error) {
 	return given, nil
 }
 
-// learn runs the command until it is known what it needs, and writes that: to a new file in dir, if out is not empty.
+// learn runs the command until its needs are known, and writes them: to a new file in dir, if out is not empty.
 func (r *runner) learn(dir sys.FD, out string) int {
 	given, err := r.o.takeGiven()
 	if err != nil {
@@ -157,7 +157,7 @@ func (r *runner) learn(dir sys.FD, out string) int {
 	return 0
 }
 
-// tellLearned says after each run what was opened for it that was not before.
+// tellLearned prints after each run what was newly allowed for it.
 func (r *runner) tellLearned(known int) func(res nsrunlib.Result, opened []nsrunlib.Need) {
 	n, said := 0, known
 	return func(res nsrunlib.Result, opened []nsrunlib.Need) {
@@ -175,7 +175,7 @@ func (r *runner) tellLearned(known int) func(res nsrunlib.Result, opened []nsrun
 	}
 }
 
-// failLearned says why nothing was learned, with the command's own words.
+// failLearned says why nothing was learned, with the command's own output.
 func (*runner) failLearned(l nsrunlib.Lesson, e *nsrunlib.LearnError) int {
 	if l.Last.Started {
 		for line := range strings.Lines(l.Last.String()) {
@@ -195,7 +195,7 @@ func (*runner) failLearned(l nsrunlib.Lesson, e *nsrunlib.LearnError) int {
 	return console.Fail(errors.New("the command fails, and some of what it was refused was not allowed"))
 }
 
-// placeOfNew opens the directory of a file that does not exist yet. Commands can have made no link to it.
+// placeOfNew opens the directory of a file that does not exist yet. No command can have created a link on its path.
 func placeOfNew(name string) (sys.FD, error) {
 	fail := func(err error) (sys.FD, error) {
 		return sys.None, usage.Errorf("learn", "-o %s: %s", escape.Quote(name), err)

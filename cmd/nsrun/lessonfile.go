@@ -21,7 +21,7 @@ type lessonFile struct {
 	lesson  nsrunlib.Lesson
 }
 
-// lessonKeys are the keys for what is needed.
+// lessonKeys are the keys for the kinds of needs.
 var lessonKeys = [...]struct {
 	kind nsrunlib.RefusalKind
 	key  string
@@ -30,7 +30,7 @@ var lessonKeys = [...]struct {
 	{nsrunlib.RefusedConnect, "allow_net"}, {nsrunlib.RefusedUnix, "allow_unix"},
 }
 
-// text is the file. What is not read from it as it was learned is an error.
+// text returns the file's text. It is an error if reading the file gives anything else than what was learned.
 func (f *lessonFile) text() ([]byte, error) {
 	var lists []config.List
 	for _, k := range lessonKeys {
@@ -75,7 +75,7 @@ func (*lessonFile) key(kind nsrunlib.RefusalKind) string {
 	return ""
 }
 
-// parsed is what reading the value of a need results in.
+// parsed is what reading the value of a need gives.
 func (*lessonFile) parsed(n nsrunlib.Need) string {
 	if n.Kind == nsrunlib.RefusedRead || n.Kind == nsrunlib.RefusedWrite {
 		return pathrule.Quote(n.Target)
@@ -83,7 +83,7 @@ func (*lessonFile) parsed(n nsrunlib.Need) string {
 	return n.Target
 }
 
-// value is what stands in the file.
+// value is the need's value in the file.
 func (f *lessonFile) value(n nsrunlib.Need) string {
 	text := f.parsed(n)
 	if n.Kind == nsrunlib.RefusedConnect {

@@ -117,7 +117,7 @@ func reportExecution(e project.Execution) executionReport {
 	return r
 }
 
-// shortExecution is the end of an execution's id, which means it too.
+// shortExecution is the end of an execution's id; it is unique, too.
 func shortExecution(id string) string { return id[strings.LastIndexByte(id, '-')+1:] }
 
 func cmdLog(args []string) int {
@@ -132,7 +132,7 @@ func cmdLog(args []string) int {
 	}
 	f := project.Filter{Session: o.session, Most: o.most}
 	if o.session != "" {
-		// The log may know sessions that are no more: by their whole ids.
+		// The log may have sessions that no longer exist, by their whole ids.
 		if s, err := overlay.OpenReadOnly("", o.session); err == nil {
 			f.Session = s.ID()
 			_ = s.Close()
@@ -197,7 +197,7 @@ func cmdLog(args []string) int {
 	return status
 }
 
-// writeLog writes executions for people, those that the filter f took.
+// writeLog writes executions for people; f is the filter that selected them.
 func writeLog(reg *project.Registry, list []executionReport, f project.Filter, patch bool) (err error) {
 	out := console.OpenOutput()
 	switch {
@@ -227,7 +227,7 @@ func writeLog(reg *project.Registry, list []executionReport, f project.Filter, p
 	return console.Unwanted(err)
 }
 
-// newestExecution is the newest execution that of takes, in a session if that is not empty. Empty: there is none.
+// newestExecution is the newest execution that of accepts, of a session if that is not empty. Empty: there is none.
 func newestExecution(reg *project.Registry, session string, of func(*project.Execution) bool) string {
 	for e, err := range reg.Executions(project.Filter{Session: session}) {
 		if err == nil && of(&e) {
@@ -237,8 +237,8 @@ func newestExecution(reg *project.Registry, session string, of func(*project.Exe
 	return ""
 }
 
-// projectFilter takes the executions in the project that we are in: those that have it as a root, or, where
-// there was no session, were begun in it.
+// projectFilter accepts the executions of the current project: those that have it as a root, or that were started in it
+// without a session.
 func projectFilter() func(e *project.Execution) bool {
 	wd := here()
 	at := nsrunlib.FindProject(wd)
@@ -248,8 +248,7 @@ func projectFilter() func(e *project.Execution) bool {
 	}
 }
 
-// notInLog says what is wrong with a filter that took nothing. Nil: there was nothing to be
-// found, of something that there is.
+// notInLog says what is wrong with a filter that matched nothing. Nil: the filter is right, and nothing matched.
 func notInLog(reg *project.Registry, f project.Filter) error {
 	if f.ID != "" {
 		id, err := executionID(reg, f.ID, "")
@@ -276,8 +275,8 @@ func notInLog(reg *project.Registry, f project.Filter) error {
 	return advice.Unknown("nsrun log, or nsrun files", "no such execution or file: %s", escape.Quote(f.Path))
 }
 
-// executionID is the whole id of the execution that a word means. Last is the newest one
-// that changed what is at path, if that is not empty.
+// executionID returns the whole id that a word means. "last" is the newest execution, of those that changed something
+// at path if that is not empty.
 func executionID(reg *project.Registry, word, path string) (string, error) {
 	if word != "last" {
 		path = ""
@@ -294,8 +293,7 @@ func executionID(reg *project.Registry, word, path string) (string, error) {
 	return "", advice.Unknown("nsrun log", "no such execution: %s", escape.Quote(word))
 }
 
-// known reports whether there is something at a path, or a file at or below it is
-// registered.
+// known reports whether a path exists, or a file at or below it is registered.
 func known(reg *project.Registry, path string) bool {
 	if _, err := os.Lstat(path); err == nil {
 		return true
@@ -306,8 +304,7 @@ func known(reg *project.Registry, path string) bool {
 	return false
 }
 
-// isExecution reports whether a word means an execution: a file of that name is meant only
-// where none is.
+// isExecution reports whether a word means an execution. A file of that name counts only if there is no such execution.
 func isExecution(reg *project.Registry, word string) bool {
 	if word == "last" || project.IsExecution(word) {
 		return true
@@ -329,7 +326,7 @@ func printLog(out io.Writer, list []executionReport) error {
 	return w.Flush()
 }
 
-// count is how many changes there were, and how many of them run later.
+// count says how many changes there were, and how many of them run later.
 func (e *executionReport) count() string {
 	if e.direct() {
 		return "direct"
@@ -347,13 +344,13 @@ func (e *executionReport) count() string {
 	return text
 }
 
-// direct reports whether the command was run without a session: what it changed was not counted. One that was denied
+// direct reports whether the command ran without a session, so that its changes were not counted. One that was denied
 // took no time.
 func (e *executionReport) direct() bool {
 	return e.Session == "" && e.Engine == "" && e.Ended.After(e.Began) && len(e.Changes)+e.More == 0
 }
 
-// quoteWord is quote, but that nothing stays nothing.
+// quoteWord is quote, except that an empty string stays empty.
 func quoteWord(s string) string {
 	if s == "" {
 		return ""
@@ -361,7 +358,7 @@ func quoteWord(s string) string {
 	return escape.Quote(s)
 }
 
-// exit is how the command ended, in a word.
+// exit says in a word how the command ended.
 func (e *executionReport) exit() string {
 	switch {
 	case e.TimedOut:
@@ -372,7 +369,7 @@ func (e *executionReport) exit() string {
 	return strconv.Itoa(e.ExitCode)
 }
 
-// print prints all about one execution.
+// print prints everything about one execution.
 func (e *executionReport) print(out io.Writer) {
 	line := func(name, value string) {
 		if value != "" {

@@ -21,7 +21,7 @@ import (
 	"github.com/nsrun/nsrun/project"
 )
 
-// printPatch prints what an execution changed, at and below path if that is not empty.
+// printPatch prints what an execution changed; at and below path, if that is not empty.
 func printPatch(out io.Writer, reg *project.Registry, e *project.Execution, path string) error {
 	after, done := laterFiles(e)
 	defer done()
@@ -81,7 +81,7 @@ func printPatch(out io.Writer, reg *project.Registry, e *project.Execution, path
 	return nil
 }
 
-// fileContent is what an open file holds.
+// fileContent returns the content of an open file.
 func fileContent(f *os.File) (textdiff.Content, error) {
 	fi, err := f.Stat()
 	if err != nil {
@@ -92,8 +92,8 @@ func fileContent(f *os.File) (textdiff.Content, error) {
 	}}, nil
 }
 
-// laterFiles opens what an execution made of files: what its session holds, or what is in
-// the project now.
+// laterFiles opens files as an execution left them: in its session, or, if that is gone, as they are in the project
+// now.
 func laterFiles(e *project.Execution) (open func(project.Change) (*os.File, error), done func()) {
 	if e.Session != "" {
 		if s, err := overlay.OpenReadOnly("", e.Session); err == nil {

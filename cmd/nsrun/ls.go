@@ -33,7 +33,7 @@ docs/json.md of the source tree lists its keys.`,
 	Flags: func(fs *flag.FlagSet) { lsFlags(fs, &lsOptions{}) },
 }
 
-// sizesMost bounds for how long ls measures sessions that nobody asked the size of.
+// sizesMost limits how long ls measures sessions if nobody asked for sizes.
 const sizesMost = 200 * time.Millisecond
 
 type lsOptions struct{ json, size, quiet, all bool }
@@ -104,8 +104,8 @@ func cmdLs(args []string) int {
 	return status
 }
 
-// measure fills in the sizes and what runs later, those of the newest sessions, the last ones, first: all of them,
-// or what can be had at once.
+// measure fills in the sizes, and how many changes run later, of the newest sessions first, which are the last ones: of
+// all, or of as many as the time allows.
 func measure(infos []overlay.Info, list []sessionReport, all bool) {
 	ctx := context.Background()
 	if !all {
@@ -126,8 +126,7 @@ func measure(infos []overlay.Info, list []sessionReport, all bool) {
 	}
 }
 
-// runLater counts the changes of a session that would run later; ok is false where nobody
-// can say, or not in time.
+// runLater counts the changes of a session that would run later; ok is false if that is not known, or not in time.
 func runLater(ctx context.Context, in overlay.Info) (n int, ok bool) {
 	switch {
 	case in.Busy, in.Interrupted:

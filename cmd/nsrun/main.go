@@ -1,7 +1,7 @@
 //go:build linux
 
-// The runtime would open files of the cgroup, to find a limit for processors that does
-// not matter here; options could name the numbers of their descriptors.
+// Without these settings, the runtime would open files of the cgroup to find a limit of processors, which does not
+// matter here. Options could name the numbers of these descriptors.
 //
 //go:debug containermaxprocs=0
 //go:debug updatemaxprocs=0
@@ -23,8 +23,8 @@ import (
 )
 
 func init() {
-	// Sandboxes die with the thread that cloned them. Threads of this program live as
-	// long as it: no goroutine of its ends while it is locked to one.
+	// Sandboxes end with the thread that cloned them. Threads of this program live as long as the program, because
+	// no goroutine ends while it is locked to one.
 	reexec.InProcess = true
 }
 
@@ -50,8 +50,7 @@ func main() {
 	os.Exit(cmdHelp(nil))
 }
 
-// refuseElevated says that this program does nothing for a caller who has less rights, whatever it is
-// asked for.
+// refuseElevated refuses to do anything for a caller who has fewer rights than this program.
 func refuseElevated(argv []string) int {
 	if len(argv) == 0 || filepath.Base(argv[0]) != "bwrap" {
 		return console.Fail(secureexec.Err)

@@ -13,7 +13,7 @@ import (
 	"github.com/nsrun/nsrun/internal/manual"
 )
 
-// cmdMan prints the man page, or the page of docs.
+// cmdMan prints the man page, or docs/cli.md.
 func cmdMan(args []string) int {
 	var markdown bool
 	rest, status, ok := manVerb.Parse(args, func(fs *flag.FlagSet) { markdownFlag(fs, &markdown) })
@@ -28,7 +28,7 @@ func cmdMan(args []string) int {
 	return printText(manual.Man(manualVerbs()))
 }
 
-// cmdCompletion prints the script that makes a shell complete our command lines.
+// cmdCompletion prints the completion script of a shell.
 func cmdCompletion(args []string) int {
 	args, status, ok := completionVerb.Parse(args, noFlags)
 	switch {

@@ -37,8 +37,7 @@ input, commands have one more minute, in addition to --timeout; then nsrun ends 
 	Flags: func(fs *flag.FlagSet) { mcpargs.Define(fs, &mcpargs.Options{}) },
 }
 
-// cmdMCP becomes the program that serves: its libraries would cost every other verb
-// start-up time.
+// cmdMCP executes the program that serves: linking its libraries would slow down every other verb.
 func cmdMCP(args []string) int {
 	if _, err := mcpargs.Parse(args); err != nil {
 		return mcpVerb.Fail(mcpVerb.Wrong(mcpVerb.FlagSet(), err))

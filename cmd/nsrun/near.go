@@ -44,7 +44,7 @@ func isProgram(word string) bool {
 	return err == nil || strings.Contains(word, "/") && !advice.ShellText(word)
 }
 
-// ownOptions are bubblewrap's options, and ours, behind our own name.
+// ownOptions are bubblewrap's options and nsrun's, for a program that is called nsrun.
 var ownOptions = bwrapmode.Owner{
 	Name:    "nsrun",
 	Usage:   "\nThese are bubblewrap's options. nsrun help lists nsrun's own verbs, nsrun help run the flags of nsrun run.\n",
@@ -52,8 +52,8 @@ var ownOptions = bwrapmode.Owner{
 	Hint:    optionHint,
 }
 
-// optionHint is what may have been meant by a command line of options that was refused with
-// err, or empty. words are without this program's name.
+// optionHint says what was probably meant by a command line of options that was refused with err; or empty. words do
+// not contain this program's name.
 func optionHint(words []string, err error) string {
 	if e, ok := errors.AsType[*bwrap.Error](err); ok && e.Unknown != "" {
 		return unknownOptionHint(words, e.Unknown)
@@ -72,7 +72,7 @@ func optionHint(words []string, err error) string {
 	return ""
 }
 
-// unknownOptionHint is what may have been meant by a word that is not an option.
+// unknownOptionHint says what was probably meant by a word that is not an option.
 func unknownOptionHint(words []string, option string) string {
 	if verb := laterVerb(words); verb != "" && verbOf(verb).FlagSet().Lookup(usage.FlagName(option)) != nil {
 		return "flags come after the verb; try: nsrun " + verb + " " + escape.Quote(option) + " …"
@@ -90,7 +90,7 @@ func unknownOptionHint(words []string, option string) string {
 	return "try: nsrun help, or nsrun --help"
 }
 
-// laterVerb is the first verb among words that is not the first of them, or empty.
+// laterVerb is the first verb after the first of words, or empty.
 func laterVerb(words []string) string {
 	for _, w := range words[min(1, len(words)):] {
 		if action(w) != nil {
@@ -100,7 +100,7 @@ func laterVerb(words []string) string {
 	return ""
 }
 
-// action is what a verb does, nil for other words.
+// action returns what a verb does; nil for other words.
 func action(name string) func(args []string) int {
 	switch name {
 	case "help":

@@ -15,11 +15,10 @@ import (
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
-// mostDenied is how many refusals are told of; the report has all.
+// mostDenied is how many refusals are printed; the report has all.
 const mostDenied = 10
 
-// tellNetwork says what the command wanted to reach and might not, or with --learn-net
-// what it reached.
+// tellNetwork says which access to the network was denied, or with --learn-net what the command reached.
 func (r *runner) tellNetwork(res nsrunlib.Result) {
 	if r.o.learnNet {
 		if len(r.network.Rules) == 0 {
@@ -39,7 +38,7 @@ func (r *runner) tellNetwork(res nsrunlib.Result) {
 	if r.o.quiet {
 		return
 	}
-	// With --why it is known what a command failed of that failed: of the rest the report tells.
+	// With --why it is known why a command failed: other refusals are in the report only.
 	told := func(target string) bool {
 		return !r.o.why || res.ExitCode == 0 || res.TimedOut || slices.ContainsFunc(res.Refusals, func(d nsrunlib.Refusal) bool {
 			return d.Failed && d.Target == target && (d.Kind == nsrunlib.RefusedConnect || d.Kind == nsrunlib.RefusedServe)
@@ -64,18 +63,18 @@ func (r *runner) tellNetwork(res nsrunlib.Result) {
 	}
 }
 
-// noNetwork is said where there are no rules: what it tried to reach nobody knows then.
+// noNetwork is printed if there are no rules: nobody knows what the command tried to reach then.
 const noNetwork = "network: there is none, and the command tried to use it (try: --allow-net RULE, or --learn-net to find the rules)"
 
-// soon is how long a command runs before somebody looks whether it was refused something: who
-// ends before is told of it all at the end. Later on it is looked less and less often.
+// soon is how long a command runs before nsrun checks for refusals: a command that ends earlier gets all of them at its
+// end. Later checks become less frequent.
 const soon = 300 * time.Millisecond
 
-// later is soon with --why: at the end of the command it is known what it failed of.
+// later is soon with --why, because at the end of the command its reason to fail is known.
 const later = 30 * time.Second
 
-// lookForRefusals says the first refusal while the command runs, which may wait for long
-// before it gives up. It returns a function that ends that.
+// lookForRefusals prints the first refusal while the command runs, because the command may wait for long before it
+// gives up. It returns a function that stops this.
 func (r *runner) lookForRefusals(x *nsrunlib.Execution) (stop func()) {
 	if r.o.quiet || r.o.learnNet || r.o.net == "host" {
 		return func() {}
@@ -104,8 +103,7 @@ func (r *runner) lookForRefusals(x *nsrunlib.Execution) (stop func()) {
 	return sync.OnceFunc(func() { close(end); <-ended })
 }
 
-// tellRefusal says the first refusal, if there was one and the command does not draw on the
-// terminal just now.
+// tellRefusal prints the first refusal, if there is one and the command is not drawing on the terminal.
 func (r *runner) tellRefusal(n nsrunlib.Network) bool {
 	denied := n.Denied()
 	if len(denied) == 0 && n.Refused == 0 || console.DrawnOn(os.Stderr) {

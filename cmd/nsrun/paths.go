@@ -12,8 +12,8 @@ import (
 	"github.com/nsrun/nsrun/internal/paths"
 )
 
-// projectAround is the project that a directory is in. Links in its path that commands can
-// have made are not followed, but for those through which the shell came here.
+// projectAround is the project around a directory. It follows no links that commands can have created, except those
+// through which the shell came here.
 func projectAround(dir string) (string, error) {
 	if here, err := os.Getwd(); err == nil && here == dir {
 		dir = physical(dir)
@@ -25,8 +25,8 @@ func projectAround(dir string) (string, error) {
 	return nsrunlib.FindProject(real), nil
 }
 
-// fromHere is filepath.Abs from where this program is, and not from what the shell calls
-// that: a link there is followed already.
+// fromHere is filepath.Abs from the physical working directory, not from what the shell calls it: a link in that was
+// followed already.
 func fromHere(name string) (string, error) {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(physical(""), name)
@@ -42,10 +42,10 @@ func physical(otherwise string) string {
 	return otherwise
 }
 
-// trusted is where a path leads, which is not through links that commands can have made.
+// trusted resolves a path, but follows no link that commands can have created.
 func trusted(path string) (string, error) {
 	w := links.Written{Dirs: func() []string {
-		// Without git, what the current directory holds is a project; but hardly all of a home.
+		// Without git, the current directory is a project, but usually not a whole home directory.
 		here := nsrunlib.FindProject(physical("/"))
 		for _, home := range nsrunlib.Homes() {
 			if paths.Inside(home, here) {
@@ -66,7 +66,7 @@ func realPath(name string) (string, error) {
 	return filepath.EvalSymlinks(abs)
 }
 
-// here is where we are, without symbolic links, or empty.
+// here is the current directory without symbolic links, or empty.
 func here() string {
 	wd, err := os.Getwd()
 	if err == nil {
@@ -78,8 +78,8 @@ func here() string {
 	return wd
 }
 
-// filePath is the absolute path that a word means, without symbolic links on the way; what
-// is deleted has one too.
+// filePath is the absolute path that a word means, with symbolic links in its directory resolved; the file itself may
+// be deleted.
 func filePath(name string) (string, error) {
 	abs, err := filepath.Abs(name)
 	if err != nil {

@@ -43,7 +43,8 @@ type policyReport struct {
 	nsrunlib.View
 	After     string `json:"after"`      // what becomes of what is kept apart: ask, keep, commit, discard; empty: nothing is
 	TimeoutMS int64  `json:"timeout_ms"` // zero: there is none
-	// Limits are those asked for by flags and files; whether something here holds them is known when a command starts.
+	// Limits are those that flags and files set; whether this host can enforce them is known only when a command
+	// starts.
 	Limits []policyLimit `json:"limits"`
 	text   []string      // of the limits
 }
@@ -67,7 +68,7 @@ func cmdPolicy(args []string) int {
 	return r.policy(any, asJSON)
 }
 
-// policy prints what the command, or any, would see.
+// policy prints what the command, or any command, would see.
 func (r *runner) policy(any, asJSON bool) int {
 	var v nsrunlib.View
 	c, q, err := r.request()
@@ -116,16 +117,16 @@ func (r *runner) policy(any, asJSON bool) int {
 	return 0
 }
 
-// policyWidth is how wide lists are printed, and policyLines how many lines all of it takes: long lists are cut for that.
+// policyWidth is the width of printed lists, and policyLines the maximum number of lines: long lists are shortened.
 const (
 	policyWidth = 100
 	policyLines = 40
 )
 
-// asItIs is the text of an item that is one.
+// asItIs returns its argument, for lists of strings.
 func asItIs(s string) string { return s }
 
-// printSection prints a title and a list, in lines of some width, if there is anything in the list.
+// printSection prints a title and a list, wrapped, unless the list is empty.
 func printSection(w io.Writer, most int, title string, list []string, text func(string) string) {
 	if len(list) == 0 {
 		return
@@ -166,7 +167,7 @@ func (p *policyReport) printNetwork(section func(title string, list []string, te
 	section("network, nothing but", p.Rules, escape.Quote)
 }
 
-// limits are sentences about what ends or bounds the command.
+// limits returns sentences about what limits the command.
 func (p *policyReport) limits() []string {
 	rights := "no privileges, and no new ones"
 	if p.OwnIDs {
@@ -182,7 +183,7 @@ func (p *policyReport) limits() []string {
 	return list
 }
 
-// print prints it for people, with at most so many lines of each list.
+// print prints it for people, with at most most lines of each list.
 func (p *policyReport) print(w io.Writer, most int) {
 	home := os.Getenv("HOME")
 	const rest = "everything that is not listed here"

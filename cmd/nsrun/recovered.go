@@ -9,8 +9,7 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// tellRecovered finishes or takes back what was interrupted, which opening sessions does
-// as well, and says so.
+// tellRecovered finishes or rolls back interrupted operations, which opening a session does as well, and says so.
 func tellRecovered() {
 	for r, err := range overlay.Recover("") {
 		if text := recoveredText(r, err); text != "" {
@@ -19,7 +18,7 @@ func tellRecovered() {
 	}
 }
 
-// recoveredText is empty where there is nothing to be told about a session.
+// recoveredText is empty if there is nothing to say about a session.
 func recoveredText(r overlay.Recovered, err error) string {
 	switch {
 	case r.ID == "": // the state directory: whoever opens it next has to say it

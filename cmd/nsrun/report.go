@@ -59,8 +59,8 @@ type outputReport struct {
 	Truncated bool `json:"truncated"`
 }
 
-// openReport opens the file of --report before the command runs, so that a wrong name costs no run.
-// It comes before anything else is opened.
+// openReport opens the file of --report before the command runs, so that a wrong name is found first. It runs before
+// any other file is opened.
 func (r *runner) openReport() (err error) {
 	name := r.o.report
 	fd, numErr := strconv.ParseUint(name, 10, 31)
@@ -69,7 +69,7 @@ func (r *runner) openReport() (err error) {
 	case name == "-":
 		r.report = os.Stdout
 	case numErr == nil:
-		// The caller's have survived an exec; what would not is one of ours.
+		// The caller's descriptors have survived an exec; one that would not is ours.
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC != 0 {
 			return usage.Errorf("run", "--report %s: this descriptor is not open", name)
 		}
@@ -83,9 +83,8 @@ func (r *runner) openReport() (err error) {
 	return err
 }
 
-// reportFile opens a regular file that no command has put there to lead elsewhere, or
-// makes it. What is in /dev and /proc (/dev/stderr, /dev/fd/5) is not a command's, and may be
-// anything.
+// reportFile opens or creates a regular file. It refuses a link that a command has put there. Files in /dev and /proc
+// (/dev/stderr, /dev/fd/5) are not a command's, and may be anything.
 func (r *runner) reportFile(name string) (*os.File, error) {
 	fail := func(err error) (*os.File, error) {
 		return nil, usage.Errorf("run", "--report %s: %s", escape.Quote(name), err)
@@ -138,7 +137,7 @@ func (r *runner) reportFile(name string) (*os.File, error) {
 
 var errNoFile = errors.New("not a regular file")
 
-// reportPlace refuses a report that the command could write itself.
+// reportPlace refuses a report file that the command could write to.
 func (r *runner) reportPlace(name, real string) error {
 	for _, p := range r.o.paths {
 		for _, path := range host.Meant(pathrule.Anchor(physical("/"), p.pattern)) {
@@ -162,7 +161,7 @@ func (r *runner) reportPlace(name, real string) error {
 	return nil
 }
 
-// dir is where the project is looked for.
+// dir is the directory in which the project is looked for.
 func (r *runner) dir() string {
 	if r.o.dir != "" && r.o.dir != playground {
 		if dir, err := workingDir(r.o.dir); err == nil {

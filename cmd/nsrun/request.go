@@ -115,8 +115,8 @@ func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 	return c, q, nil
 }
 
-// workspaceDir is where a command runs whose project is the root: where -C says, in the sandbox, else at the place of the
-// current directory, if that is in the project.
+// workspaceDir is the working directory of a command whose project is the root: what -C says, a path in the sandbox,
+// else the current directory's place in the project, if it is in there.
 func workspaceDir(c *nsrunlib.Config, given, dir string) string {
 	if given != "" {
 		return given
@@ -131,10 +131,10 @@ func workspaceDir(c *nsrunlib.Config, given, dir string) string {
 	return "/"
 }
 
-// playground is the word for $HOME/playground.
+// playground is the word that stands for $HOME/playground.
 const playground = "playground"
 
-// projects are the directories that a command works in, with those of a session.
+// projects are the directories that a command works in, including those of a session.
 func (r *runner) projects(dir string) (list []string, err error) {
 	o := r.o
 	for _, root := range o.projects {
@@ -168,8 +168,8 @@ func sessionRoots(id string) (list []string, err error) {
 	return list, nil
 }
 
-// sessionDir is where a command runs in a session whose roots another one had: in the
-// first, if the current directory is in none.
+// sessionDir is the working directory of a command in an existing session: the first root, unless the current directory
+// is in one.
 func sessionDir(id, dir string) (string, error) {
 	roots, err := sessionRoots(id)
 	if err != nil {
@@ -185,7 +185,7 @@ func sessionDir(id, dir string) (string, error) {
 	return roots[0], nil
 }
 
-// workingDir is the directory that -C names.
+// workingDir is the directory that -C means.
 func workingDir(name string) (string, error) {
 	dir, err := fromHere(name)
 	if err != nil {
@@ -208,7 +208,7 @@ func workingDir(name string) (string, error) {
 	return dir, nil
 }
 
-// typed is an error about what was typed, in the words in which it was.
+// typed rewords an error so that it names what was typed.
 func (r *runner) typed(err error) error {
 	if e, ok := errors.AsType[*nsrunlib.RuleError](err); ok && e.Index < len(r.o.paths) {
 		rule := r.o.paths[e.Index]

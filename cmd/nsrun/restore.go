@@ -153,8 +153,7 @@ func cmdRestore(args []string) int {
 	return 0
 }
 
-// discardedWith is the newest session that changed what is at a path, was discarded, and can be taken back; or
-// empty.
+// discardedWith is the newest session that changed something at a path, was discarded, and can be taken back; or empty.
 func discardedWith(reg *project.Registry, path string) string {
 	kept := map[string]bool{}
 	for in, err := range overlay.List("") {
@@ -185,7 +184,7 @@ func printVersion(reg *project.Registry, v project.Version) int {
 	return 0
 }
 
-// versionTime is when a version was the file's.
+// versionTime is when the file had this version.
 func versionTime(v project.Version) string {
 	if v.Before {
 		return "before " + shortExecution(v.Execution)

@@ -73,9 +73,10 @@ func cmdRun(args []string) int {
 	return status
 }
 
-// all is everything but the report.
+// all does everything except writing the report.
 func (r *runner) all() int {
-	// First where a session is opened, which may be one of those; else while programs load.
+	// This comes first if a session is opened, which may be an interrupted one; otherwise it runs while programs
+	// load.
 	resumes := r.o.session != "" || r.o.on != ""
 	if resumes {
 		tellRecovered()
@@ -102,8 +103,8 @@ func (r *runner) all() int {
 	return status
 }
 
-// ready opens, beside the command, what its end is noted in. The function that it returns waits for the files of
-// noteRun.
+// ready opens, in the background, the files in which the command's end is recorded. The returned function waits for the
+// files of noteRun.
 func (r *runner) ready(c nsrunlib.Config) func() []*os.File {
 	var roots []string
 	switch {

@@ -62,13 +62,13 @@ type runOptions struct {
 	command                    []string
 }
 
-// pathRule is one --rw, --ro, --protect or --block, in the order given, or of a configuration file.
+// pathRule is one --rw, --ro, --protect or --block, in the order given, or one of a configuration file.
 type pathRule struct {
 	kind, pattern string
 	at            string // where it stands in a file; empty: it is a flag
 }
 
-// ruleModes are what the kinds mean.
+// ruleModes are the modes of the kinds.
 var ruleModes = [...]struct {
 	kind string
 	mode nsrunlib.Mode
@@ -226,7 +226,7 @@ func parseRun(v *usage.Verb, args []string, o *runOptions, more func(*flag.FlagS
 // isGiven reports whether a flag is given.
 func (o *runOptions) isGiven(name string) bool { return slices.Contains(o.given, name) }
 
-// checkLimits finds mistakes in what flags and files say of limits.
+// checkLimits finds mistakes in the limits of flags and files.
 func (o *runOptions) checkLimits() error {
 	if o.timeout == 0 && o.isGiven("grace") {
 		return usage.Errorf("run", "--grace needs --timeout")
@@ -239,7 +239,7 @@ func (o *runOptions) checkLimits() error {
 	return nil
 }
 
-// addEnv is --env. A name that begins like a flag is one that lacks its value.
+// addEnv is --env. A name that begins like a flag means that the value is missing.
 func (o *runOptions) addEnv(text string) error {
 	if name, _, _ := strings.Cut(text, "="); name == "" || name[0] == '-' {
 		return errors.New("not the name of a variable")
@@ -267,7 +267,7 @@ func (o *runOptions) addCredential(text string) error {
 	return nil
 }
 
-// byRules reports whether there is a network by rules.
+// byRules reports whether there are network rules.
 func (o *runOptions) byRules() bool {
 	return len(o.allowNet) > 0 || o.learnNet || len(o.publish) > 0 ||
 		slices.ContainsFunc(o.presets, func(p nsrunlib.Preset) bool { return len(p.Rules()) > 0 })
@@ -333,7 +333,7 @@ func (o *runOptions) setHomeSize(text string) (err error) {
 	return err
 }
 
-// after is what becomes of changes.
+// after is what happens to changes.
 func (o *runOptions) after() string {
 	switch {
 	case o.commit:

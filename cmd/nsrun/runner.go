@@ -68,7 +68,7 @@ type backupReport struct {
 	Backup string `json:"backup"`
 }
 
-// refusal is the first thing that the command was refused of the network, once it was told.
+// refusal is the first refused network access, once it was printed.
 type refusal struct {
 	told   bool
 	target string // empty: there are no rules

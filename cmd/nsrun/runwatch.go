@@ -26,7 +26,7 @@ type watchedEvent struct {
 	PID       int       `json:"pid"`
 }
 
-// watch prints what a command of `run` changes, as far as that is seen.
+// watch prints what a command of `run` changes, as far as that is noticed.
 func (r *runner) watch(events iter.Seq2[fanotify.Event, error]) {
 	defer close(r.watched)
 	several := len(r.o.projects) > 1 || r.o.session+r.o.on != ""

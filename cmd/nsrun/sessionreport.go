@@ -39,8 +39,8 @@ func describe(in overlay.Info) sessionReport {
 	return r
 }
 
-// state is what people are told: whoever holds a session open runs a command in it,
-// or decides about it.
+// state is the state for people: if another process holds a session open, it runs a command in it, or is deciding about
+// it.
 func (r sessionReport) state() string {
 	switch {
 	case r.Busy:
@@ -54,7 +54,7 @@ func (r sessionReport) state() string {
 	return r.State.String()
 }
 
-// size is what people are told of the size.
+// size is the size for people.
 func (r sessionReport) size() string {
 	if r.Size == nil {
 		return "-"

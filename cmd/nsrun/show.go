@@ -34,7 +34,7 @@ type shownSession struct {
 	Renames []renameReport    `json:"renames"`
 }
 
-// renameReport is a deletion and an addition that look like something that was moved.
+// renameReport is a deletion and an addition that look like a rename.
 type renameReport struct {
 	Root       string `json:"root"`
 	From       string `json:"from"`
@@ -74,7 +74,7 @@ func cmdShow(args []string) int {
 	if s.State() == overlay.Kept {
 		for c, err := range s.Changes() {
 			if err != nil {
-				// The rest is shown all the same.
+				// The rest is still shown.
 				status = console.Fail(err)
 				continue
 			}

@@ -70,7 +70,7 @@ func cmdTrust(args []string) int {
 	return 0
 }
 
-// trust trusts what is in a file now, if it is a configuration.
+// trust trusts the present content of a file, if that is a configuration.
 func trust(path string) error {
 	content, err := configfile.ReadProject(path)
 	if err == nil && content == nil {
@@ -86,7 +86,7 @@ func trust(path string) error {
 	return configfile.Trust(path, content)
 }
 
-// trustPath is the file that words are about, without symbolic links.
+// trustPath is the file that words mean, without symbolic links.
 func trustPath(words []string) (string, error) {
 	wd, err := os.Getwd()
 	if err != nil {

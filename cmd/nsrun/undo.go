@@ -90,8 +90,8 @@ func cmdUndo(args []string) int {
 	return 0
 }
 
-// without is what of a session's commits an undo took back: left are those of the commits before the
-// last one, whose changes come first where they are about the same path.
+// without returns which of a session's committed changes an undo took back; left are those of the commits before the
+// last one, which come first if they are about the same path.
 func without(committed, left []overlay.Change) (list []overlay.Change) {
 	type place struct{ root, path string }
 	count := make(map[place]int, len(left))
@@ -108,8 +108,7 @@ func without(committed, left []overlay.Change) (list []overlay.Change) {
 	return list
 }
 
-// decidedHere is the session of the project that we are in about which something was done last that can be
-// taken back, or empty.
+// decidedHere is the session of the current project with the newest operation that can be taken back, or empty.
 func decidedHere() (id string) {
 	var last time.Time
 	_ = eachHere(func(in overlay.Info) {

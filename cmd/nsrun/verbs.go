@@ -9,8 +9,8 @@ import (
 	"github.com/nsrun/nsrun/internal/near"
 )
 
-// verbs in the order of help. It is data without code, so that starting the program
-// does not pay for it. What is nil tells about this table, see action.
+// verbs in the order of help. The table is data without code, so that it does not slow down the start. A nil entry is
+// about this table itself, see action.
 var verbs = [...]struct {
 	*usage.Verb
 	run func(args []string) int
@@ -53,14 +53,14 @@ func verbOf(name string) *usage.Verb {
 	return nil
 }
 
-// otherWords are what other programs call our verbs.
+// otherWords are names that other programs have for our verbs.
 var otherWords = [...][2]string{
 	{"list", "ls"}, {"status", "ls"}, {"sessions", "ls"}, {"exec", "run"}, {"shell", "run"}, {"apply", "commit"}, {"accept", "commit"},
 	{"revert", "undo"}, {"rollback", "undo"}, {"reject", "discard"}, {"delete", "discard"}, {"remove", "discard"},
 	{"history", "log"}, {"clean", "gc"}, {"prune", "gc"}, {"check", "doctor"},
 }
 
-// nearVerb is the verb that a word is near, or empty.
+// nearVerb is the verb that is similar to a word, or empty.
 func nearVerb(word string) string {
 	for _, w := range otherWords {
 		if w[0] == word {

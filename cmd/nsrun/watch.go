@@ -59,7 +59,7 @@ func cmdWatch(args []string) int {
 	if err != nil {
 		return console.Fail(err)
 	}
-	// It is not closed: the kernel takes some milliseconds for that, at the latest now.
+	// It is not closed: the kernel takes some milliseconds for that, at the end of the process at the latest.
 	go func() {
 		<-stop
 		signal.Stop(stop) // the second one ends it at once
@@ -83,7 +83,7 @@ func cmdWatch(args []string) int {
 		if err := printEvent(out, &ev, o.json, len(dirs) > 1); err != nil {
 			return console.Fail(err)
 		}
-		// Readers see it while it happens.
+		// Flush each event, so that readers see it at once.
 		if err := out.Flush(); err != nil {
 			return console.Fail(err)
 		}

@@ -52,7 +52,7 @@ func cmdWhy(args []string) int {
 	return r.why(subjects, asJSON)
 }
 
-// why says what the command could do with some things.
+// why says what the command could do with some paths, sockets or hosts.
 func (r *runner) why(subjects []string, asJSON bool) int {
 	c, q, err := r.request()
 	if err != nil {
