@@ -63,7 +63,7 @@ func (s *Session) access(c Change, side Side) (Access, error) {
 	return a, nil
 }
 
-// accessOf is that of a directory, which it closes.
+// accessOf is Access for a directory, which it closes.
 func accessOf(d tree.Dir) (Access, error) {
 	defer d.Close()
 	st, err := d.Stat()

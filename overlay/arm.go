@@ -15,7 +15,7 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// arm makes the place for what the command will write.
+// arm makes the place for the command's writes.
 func (s *Session) arm() error {
 	memory := s.meta.Engine == store.Tmpfs
 	if s.meta.Engine == store.Copy {
@@ -45,7 +45,7 @@ func (s *Session) arm() error {
 	return nil
 }
 
-// makeSub makes a directory in the session's; a Spare has it.
+// makeSub makes a directory in the session's; a Spare has it already.
 func (s *Session) makeSub(name string) error {
 	err := s.area().Mkdir(name)
 	if err == unix.EEXIST && s.reused {
@@ -84,8 +84,8 @@ func (s *Session) makeCopy(ctx context.Context, i int) error {
 	return s.await(rec.Own.Stat.Ctime)
 }
 
-// await waits until what is changed in a copy gets another ctime than the copy was made with: before Linux 6.13 the
-// clock of file systems goes in steps of some milliseconds.
+// await waits until changes in a copy get another ctime than the copy itself: before Linux 6.13, the clock of file
+// systems advances in steps of some milliseconds.
 func (s *Session) await(copied int64) error {
 	const name = "clock"
 	if err := tree.RemoveTree(s.area(), name); err != nil {
@@ -109,8 +109,8 @@ func (s *Session) await(copied int64) error {
 	return cmp.Or(err, tree.RemoveTree(s.area(), name))
 }
 
-// noteCopies writes down what is known of the copies, so that they can be compared even
-// if we are killed. Copies in memory would be gone.
+// noteCopies records what is known of the copies, so that they can be compared even if this process is killed. (Copies
+// in memory would be lost.)
 func (s *Session) noteCopies() error {
 	if s.mem != nil {
 		return nil
@@ -133,9 +133,8 @@ func (s *Session) noteCopies() error {
 	return errors.Join(tree.WriteIndex(f, list), f.Close())
 }
 
-// chooseEngine finds the engine for a session whose directory is s.dir and whose roots
-// are open. It asks the kernel for types of file systems, and tries only what is not
-// known by its type.
+// chooseEngine finds the engine for a session whose directory is s.dir and whose roots are open. It asks the kernel for
+// types of file systems, and tries only those types that it does not know.
 func (s *Session) chooseEngine() (store.Engine, error) {
 	for _, low := range s.lower {
 		typ, err := tree.FSType(low)
@@ -160,8 +159,7 @@ func (s *Session) chooseEngine() (store.Engine, error) {
 	return store.Tmpfs, nil
 }
 
-// rearm makes a session with stored changes ready for another command, which sees them.
-// The caller holds s.work.
+// rearm prepares a session with stored changes for another command, which sees them. The caller holds s.work.
 func (s *Session) rearm(ctx context.Context) (err error) {
 	if !s.stored() || s.armed {
 		return nil
@@ -234,8 +232,7 @@ func (s *Session) rearm(ctx context.Context) (err error) {
 	return nil
 }
 
-// renew notes which ctimes settled objects have now, after they were put back: they are
-// what they were.
+// renew records the ctimes that settled objects have after they were restored: their content is the same.
 func (s *Session) renew(root int, packed *tree.Node, top *tree.Handle) error {
 	for i, st := range s.meta.Settled {
 		if st.Root != root || st.Upper == 0 {

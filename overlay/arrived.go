@@ -12,11 +12,11 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// A directory that is moved into the project brings files that are older than the session: rename(2) gives a new
-// ctime to the directory alone. Somebody can move one from elsewhere, and a commit of another session moves those
-// that it adds. What is in it was not there when the session began, whatever the ctimes say.
+// A directory that is moved into the project brings files that are older than the session, because rename(2) changes
+// the ctime of the directory only. Another program can move one from elsewhere, and a commit of another session moves
+// those that it adds. Their files were not there when the session began, whatever their ctimes are.
 
-// arrivals tells which directories of the project came to their places after the session began.
+// arrivals finds out which directories of the project were moved to their places after the session began.
 type arrivals struct {
 	touch func(at store.Place, st tree.Stat) bool // whether somebody else changed the directory itself
 	sides func(root int) (up, low tree.Tree, err error)
@@ -24,13 +24,13 @@ type arrivals struct {
 	known map[store.Place]bool
 }
 
-// above reports whether a directory above the place came there after the session began.
+// above reports whether a directory above the place was moved there after the session began.
 func (a *arrivals) above(at store.Place) bool {
 	at.Path, _ = tree.SplitPath(at.Path)
 	return a.directory(at)
 }
 
-// directory reports it of the directory at a place, or one above.
+// directory reports the same for the directory at a place, or one above.
 func (a *arrivals) directory(at store.Place) bool {
 	if at.Path == "." {
 		return false // the root is compared by itself
@@ -46,8 +46,8 @@ func (a *arrivals) directory(at store.Place) bool {
 	return came
 }
 
-// came reports whether the directory at a place may be another one than the session began with. What cannot be told
-// counts as if it were.
+// came reports whether the directory at a place may be another one than at the beginning of the session. If that is
+// unknown, it reports true.
 func (a *arrivals) came(at store.Place) bool {
 	up, low, err := a.sides(at.Root)
 	if err != nil {

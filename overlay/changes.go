@@ -9,13 +9,13 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// walkOptions say what is wanted of a walk beside the changes.
+// walkOptions say what a walk needs besides the changes.
 type walkOptions struct {
 	twins []map[tree.Inode]tree.Twin // by root, to be filled; nil: not wanted
 	times bool                       // nodes that are timeOnly, too
-	// retimed counts the files among those. Nil: nobody does.
+	// retimed counts files whose time alone changed. Nil: they are not counted.
 	retimed *atomic.Int64
-	// again says that nothing is decided by the walk: see survey.
+	// again says that nothing depends on the walk: see survey.
 	again bool
 }
 
@@ -85,7 +85,7 @@ func (s *Session) nodes(o walkOptions) iter.Seq2[node, error] {
 	}
 }
 
-// prepare gives w the two sides of its root, and what is known of it.
+// prepare sets the two sides of w's root, and what is known about them.
 func (s *Session) prepare(w *tree.Walk, i int) (err error) {
 	if w.Up, w.Low, err = s.trees(i); err != nil {
 		return err

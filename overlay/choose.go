@@ -17,8 +17,8 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// choose returns the nodes that paths and patterns mean, without those that are
-// excluded, and the new directories above them; and what is held back of that.
+// choose returns the nodes that paths and patterns select, without excluded ones, and the new directories above them;
+// and those that are held back.
 func (s *Session) choose(all []node, o CommitOptions) (list, held []node, err error) {
 	paths := o.Paths
 	chosen := make([]bool, len(all))
@@ -44,7 +44,7 @@ func (s *Session) choose(all []node, o CommitOptions) (list, held []node, err er
 	if !o.AllowExec || o.HoldSpecial && !o.AllowSpecial || slices.ContainsFunc(all, func(n node) bool { return n.unheld }) {
 		held = s.holdBack(all, chosen, o)
 	}
-	// A new directory stands before everything in it.
+	// A new directory comes before everything in it.
 	need := map[store.Place]bool{}
 	for i, n := range slices.Backward(all) {
 		if !chosen[i] && need[store.Place{Root: n.root, Path: n.Path}] && n.Up.IsDir() && n.Kind != Modified {
@@ -68,8 +68,8 @@ func (s *Session) choose(all []node, o CommitOptions) (list, held []node, err er
 	return list, held, nil
 }
 
-// holdBack takes out of what was chosen what runs later, but for objects that a path
-// names, and what is special; and new directories that have nothing else in them.
+// holdBack removes from the chosen nodes those that run later, except objects that a path names; those that are
+// special; and new directories that contain nothing else.
 func (s *Session) holdBack(all []node, chosen []bool, o CommitOptions) (held []node) {
 	named := map[store.Place]bool{}
 	for i, n := range all {
@@ -116,8 +116,8 @@ func (s *Session) holdBack(all []node, chosen []bool, o CommitOptions) (held []n
 	return held
 }
 
-// include chooses what a user's path or pattern means. A change at exactly this path
-// is what is meant, even if it looks like a pattern.
+// include chooses what a user's path or pattern means. A change at exactly this path wins, even if it looks like a
+// pattern.
 func (s *Session) include(all []node, chosen []bool, p string) error {
 	found := -1 // the root that has it
 	for _, at := range s.places(p) {
@@ -186,7 +186,7 @@ func (s *Session) excluder(p string) func(node) bool {
 	}
 }
 
-// letGo takes a node out of what was chosen; a new directory with all that is in it.
+// letGo removes a node from the chosen ones; a new directory with everything in it.
 func letGo(all []node, chosen []bool, i int) {
 	chosen[i] = false
 	n := all[i]

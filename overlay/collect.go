@@ -46,7 +46,7 @@ func (s *Session) Collect(ctx context.Context) error {
 	}
 	s.disarm()
 	if s.meta.Engine == store.Copy {
-		// What is left of it takes place only.
+		// What is left of it only takes up space.
 		_ = tree.RemoveTree(s.dir, copiedName)
 		_ = tree.RemoveTree(s.dir, "upper")
 	}
@@ -67,8 +67,8 @@ func (s *Session) Collect(ctx context.Context) error {
 	return nil
 }
 
-// recollect stores what a command wrote to copies when the program that began it was
-// killed. That there is nothing of that kind is not an error.
+// recollect stores what a command wrote to copies, after the program that started it was killed. It is not an error if
+// there is no such command.
 func (s *Session) recollect() error {
 	h, err := s.dir.Open(copiedName, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 	if err == unix.ENOENT {
@@ -97,7 +97,7 @@ func (s *Session) recollect() error {
 	return err
 }
 
-// compareCopy finds out what the command did to the copy of root i.
+// compareCopy finds out what the command changed in the copy of root i.
 func (s *Session) compareCopy(p *tree.Packer, i int) (*tree.Node, error) {
 	if i >= len(s.copies) || s.copies[i].Low == nil {
 		return nil, errors.New("the record of what was copied is missing")
@@ -109,7 +109,7 @@ func (s *Session) compareCopy(p *tree.Packer, i int) (*tree.Node, error) {
 	return p.Mirror(h, s.copies[i])
 }
 
-// disarm lets go of the session's tmpfs: nothing of a command is in it any more.
+// disarm closes the session's tmpfs: no command's changes are in it any more.
 func (s *Session) disarm() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -45,7 +45,7 @@ func (s *Session) CommitWith(ctx context.Context, o CommitOptions) (err error) {
 	err = s.commit(ctx, o)
 	if errors.Is(err, unix.EXDEV) && !s.log.Far {
 		if _, half := errors.AsType[*CommitError](err); !half {
-			// One mount, and yet no renaming: project quotas, or encrypted directories.
+			// It is one mount, but renames fail: project quotas, or encrypted directories.
 			s.log.Far = true
 			err = s.commit(ctx, o)
 			s.log.Far = false
@@ -74,7 +74,7 @@ func (s *Session) Held() []Change {
 	return slices.Clone(s.held)
 }
 
-// find compares, and chooses what to commit; it changes nothing.
+// find compares both sides, and chooses what to commit; it changes nothing.
 func (c *commit) find(ctx context.Context) error {
 	s := c.s
 	for i := range s.roots {
@@ -146,7 +146,7 @@ func (c *commit) find(ctx context.Context) error {
 	return nil
 }
 
-// run does all of it.
+// run carries out the whole commit.
 func (c *commit) run(ctx context.Context) (err error) {
 	if err := c.checkSpecials(); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (c *commit) run(ctx context.Context) (err error) {
 	if err != nil && !slices.Contains(c.s.meta.Done, c.tx.N) {
 		return c.failed(err)
 	}
-	// From here on the project is as the session wants it, whatever happens.
+	// From here on the project has the session's changes, whatever happens.
 	err = errors.Join(err, c.tx.Tidy())
 	if err == nil && c.write.NoteStays(&c.ledger) {
 		m := *c.s.meta
@@ -180,7 +180,7 @@ func (c *commit) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// begin makes the transaction, up to the point where the project is changed.
+// begin makes the transaction, up to the first change of the project.
 func (c *commit) begin(ctx context.Context) (err error) {
 	if err := c.s.checkDependents(); err == nil {
 		c.alone = true
@@ -203,7 +203,7 @@ func (c *commit) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// failed takes back what was done, and returns err or what is worse.
+// failed takes back what was done, and returns err, or a worse error.
 func (c *commit) failed(err error) error {
 	c.write.Copier.Close()
 	undo := c.tx.Abandon(&c.ledger)
@@ -216,8 +216,7 @@ func (c *commit) failed(err error) error {
 	return err
 }
 
-// endMark writes down that the commit is done: one rename of the session's data, once all
-// of it is on disk.
+// endMark records that the commit is done, by one rename of the session's data, after everything is on disk.
 func (c *commit) endMark() error {
 	s, t := c.s, c.tx
 	var project tree.Flusher
@@ -229,7 +228,7 @@ func (c *commit) endMark() error {
 	m.Done = append(slices.Clone(m.Done), t.N)
 	for i := range t.Journal.Attrs {
 		if n := t.Journal.Nodes[t.Journal.Attrs[i].Node]; n.Path == "." {
-			// From now on the root is compared with what it has become.
+			// From now on the root is compared with its new state.
 			m.Roots = slices.Clone(m.Roots)
 			for _, x := range c.nodes {
 				if x.root == n.Root && x.Path == "." && !x.TimeOnly {
@@ -274,8 +273,7 @@ func (c *commit) endMark() error {
 	return nil
 }
 
-// upperTime is the ctime of the session's object. One that had to be opened to its owner
-// to be copied has another one now.
+// upperTime is the ctime of the session's object. It has changed if the object had to be made readable to be copied.
 func (c *commit) upperTime(n tx.Node) int64 {
 	if tree.IsRoot() || n.Upper == 0 || n.New.Mode&0o400 != 0 {
 		return n.Upper
@@ -289,7 +287,7 @@ func (c *commit) upperTime(n tx.Node) int64 {
 	return n.Upper
 }
 
-// writer is what writes the transaction of what was chosen.
+// writer returns the writer of a transaction with the chosen nodes.
 func (c *commit) writer() *tx.Writer {
 	w := &tx.Writer{Tx: c.tx, Sides: c.layers, Twins: c.twins, Changed: c.changed, Special: c.o.AllowSpecial, Apart: map[store.Place]bool{}}
 	w.Take = c.full && c.alone && !c.s.stored() && !c.s.log.Far
@@ -311,7 +309,7 @@ func (c *commit) writer() *tx.Writer {
 	return w
 }
 
-// checkSpecials refuses what is not to get into a project unless it was asked for.
+// checkSpecials refuses special objects, unless the caller asked for them.
 func (c *commit) checkSpecials() error {
 	if c.o.AllowSpecial {
 		return nil

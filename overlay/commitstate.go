@@ -84,25 +84,24 @@ func changesIn(nodes []node) (n int) {
 	return n
 }
 
-// A trace is what the commit of the session below left at a place.
+// A trace is what a commit of the session below left at a place.
 type trace struct {
 	made  tx.Ident  // zero: nothing
 	touch tx.Retime // zero Ino: nothing
 }
 
-// holds reports whether st is as the commit left it.
+// holds reports whether st is what the commit left.
 func (tr trace) holds(st tree.Stat) bool {
 	return tr.made.Unchanged(st) || tr.touch.Ino != 0 && tr.touch.Ino == st.Ino && tr.touch.After == st.Mtime.Nano()
 }
 
-// traces reads what the commits of the session that s stands on did to the project:
-// that is not a conflict.
+// traces reads what commits of the session that s is based on did to the project: that is no conflict.
 func (c *commit) traces() error {
 	c.below, c.files = map[store.Place]trace{}, map[uint64]int64{}
 	return c.tracesOf(c.s.meta.On, 0)
 }
 
-// tracesOf reads those of the session on, and of what that one stands on before.
+// tracesOf reads those of the session on, and before them those of the session that on is based on.
 func (c *commit) tracesOf(on string, depth int) error {
 	if on == "" || depth > store.MaxStack {
 		return nil
@@ -141,7 +140,7 @@ func (c *commit) tracesOf(on string, depth int) error {
 
 // addTraces adds what a transaction of the session with the data m did.
 func (c *commit) addTraces(m *store.Meta, j *tx.Journal) {
-	// Roots are those of the session below, or some of them.
+	// The roots are those of the session below, or some of them.
 	at := func(root int, p store.Text) (store.Place, bool) {
 		i, ok := c.s.meta.RootOf(m.Roots[root].Path)
 		return store.Place{Root: i, Path: string(p)}, ok
@@ -168,8 +167,7 @@ func (c *commit) addTraces(m *store.Meta, j *tx.Journal) {
 	}
 }
 
-// changed reports whether somebody else changed the project's object st since
-// the session began, or put it there.
+// changed reports whether another program changed the project's object st, or put it there, since the session began.
 func (c *commit) changed(at store.Place, st tree.Stat) bool {
 	c.readKept()
 	return c.differs(at, st, c.arrived.above(at))

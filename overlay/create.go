@@ -59,7 +59,7 @@ func Create(o Options) (*Session, error) { return CreateContext(context.Backgrou
 
 // CreateContext is like Create, but stops if ctx ends: with EngineCopy, copying the project can take long.
 func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
-	// This is long because it is the order of all steps.
+	// This is long because it contains the order of all steps.
 	statePath, state, err := openStateDir(o.Dir, true)
 	if err != nil {
 		return nil, err
@@ -102,8 +102,7 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 	fail := func(op string, err error) (*Session, error) {
 		return nil, &Error{Op: op, Path: filepath.Join(statePath, made), Err: err}
 	}
-	// The directory appears under its name when it is complete, so that List
-	// and Open never see half of one.
+	// The directory gets its name when it is complete, so that List and Open never see half of one.
 	if spare != nil && spare.ready && spare.fits(o.On, o.Engine, state, s.meta.Roots) {
 		made = spare.name
 		err, spare = spare.take(s), nil
@@ -113,9 +112,8 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 	if err != nil {
 		return fail(opMake, err)
 	}
-	// The time of the beginning is read off a file: the kernel stamps files with
-	// a clock that lags behind the one that time.Now reads, and a file that is
-	// changed right after this must not seem older.
+	// The time of the beginning is that of a file: the kernel's clock for files is behind the one that time.Now
+	// reads, and a file that is changed right after this must not seem older.
 	st, err := s.lock.Stat()
 	if err != nil {
 		return fail("lock session", err)
@@ -142,7 +140,7 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 	return s, nil
 }
 
-// makeUppers makes what the command will write to, for each root.
+// makeUppers makes the directories or copies that the command will write to, for each root.
 func (s *Session) makeUppers(ctx context.Context) error {
 	for i := range s.meta.Roots {
 		if s.meta.Engine != store.Copy {
@@ -162,7 +160,7 @@ func (s *Session) makeUppers(ctx context.Context) error {
 	return nil
 }
 
-// giveName gives the complete directory made of a session a name that no other one has.
+// giveName gives the complete directory of a session a unique name.
 func giveName(state *tree.Handle, made string, created time.Time) (string, error) {
 	for {
 		name := store.NewName(created)
@@ -176,7 +174,7 @@ func giveName(state *tree.Handle, made string, created time.Time) (string, error
 	}
 }
 
-// openRoots checks the roots and holds them.
+// openRoots checks the roots, and keeps them open.
 func (s *Session) openRoots(roots []string, statePath string) error {
 	const op = opUse
 	if len(roots) == 0 {
@@ -241,9 +239,8 @@ func (s *Session) openRoots(roots []string, statePath string) error {
 	return nil
 }
 
-// makeUpper makes the upper and the work directory of root i. The root of an
-// overlay has the mode, owner and times of its upper directory, so that gets
-// those of the project's, as far as the caller may.
+// makeUpper makes the upper and the work directory of root i. The root of an overlay has the mode, owner and times of
+// its upper directory; so that directory gets those of the project's, as far as the caller may set them.
 func (s *Session) makeUpper(i int) error {
 	for _, name := range []string{store.WorkName(i), store.UpperName(i)} {
 		if err := s.makeSub(name); err != nil {
@@ -273,8 +270,8 @@ func (s *Session) makeUpper(i int) error {
 			_ = up.Chown(own.UID, st.GID)
 		}
 	}
-	// An access control list matters to what is made below it, but a file system
-	// without them is no reason to refuse; a commit never looks at the root's.
+	// An access control list applies to new files in the directory. A file system without such lists is not an
+	// error; a commit never looks at the root's list.
 	if low, err := shown.OpenDir("."); err == nil {
 		if x, err := low.Xattrs(); err == nil {
 			_ = up.SetXattrs(x)
@@ -294,14 +291,13 @@ func (s *Session) makeUpper(i int) error {
 	return nil
 }
 
-// noteBase notes what the directory of root i looked like when it was made.
+// noteBase records the state of root i's upper directory when it was made.
 func (s *Session) noteBase(i int, own tree.Stat) {
 	r := &s.meta.Roots[i]
 	r.Mode, r.UID, r.GID = own.Perm(), own.UID, own.GID
 }
 
-// shownRoot opens the directory whose mode, owner and times root i shows: the
-// project's, or that of the session below.
+// shownRoot opens the directory whose mode, owner and times root i shows: the project's, or that of the session below.
 func (s *Session) shownRoot(i int) (*tree.Handle, error) {
 	for _, b := range s.below {
 		if k, ok := b.Meta.RootOf(s.meta.Roots[i].Path); ok {

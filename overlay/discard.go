@@ -46,7 +46,7 @@ func (s *Session) end(good bool) error {
 		if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
 			return &Error{Op: op, Path: s.path, Err: err}
 		}
-		// What fills the disk may be what is to be thrown away.
+		// The disk may be full of what is to be discarded.
 	}
 	if err := s.discard(); err != nil {
 		return &Error{Op: op, Path: s.path, Err: err}
@@ -54,8 +54,7 @@ func (s *Session) end(good bool) error {
 	return nil
 }
 
-// discard throws away what the session wrote, for good. One rename decides; it needs no space on
-// a full disk.
+// discard discards for good what the session wrote. One rename decides it; that needs no space on a full disk.
 func (s *Session) discard() error {
 	if err := s.book.MarkPending(); err != nil && err != unix.ENOSPC && err != unix.EDQUOT {
 		return err
@@ -77,10 +76,10 @@ func (s *Session) discard() error {
 	return s.book.Unmark()
 }
 
-// goneName is where what the session wrote is, once it was decided to throw it away.
+// goneName is the directory of what the session wrote, once it is decided to discard it.
 const goneName = "gone"
 
-// finishDiscard goes on where what the session wrote was put aside, and tells so.
+// finishDiscard completes a discard that was interrupted after that rename, and says so.
 func (s *Session) finishDiscard() (what string, err error) {
 	_, gone, err := s.dir.LstatIf(goneName)
 	if err != nil {
@@ -95,8 +94,8 @@ func (s *Session) finishDiscard() (what string, err error) {
 		m.State, m.Thrown, m.Dropped = store.Discarded, false, nil
 		_, err := store.WriteMeta(s.dir, &m, nil)
 		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-			// What fills the disk may be what is to be removed. Its directory stays,
-			// to tell what was decided.
+			// The disk may be full of what is to be removed. Its directory stays, as the record of the
+			// decision.
 			for i := range s.roots {
 				if err := tree.RemoveTree(s.dir, goneName+"/"+filepath.Base(store.UpperName(i))); err != nil {
 					return what, fmt.Errorf("remove upper: %w", err)
@@ -133,7 +132,7 @@ func (s *Session) Remove() error {
 		return &Error{Op: opRemove, Path: s.path, Err: err}
 	}
 	defer state.Close()
-	// First: on NFS and FUSE what is open stays in its directory, under another name.
+	// First: on NFS and FUSE, a removed file that is open stays in its directory, under another name.
 	s.release()
 	if err := tree.RemoveTree(state, gone); err != nil && !inUse(err) {
 		return &Error{Op: opRemove, Path: s.path, Err: err}
@@ -141,14 +140,13 @@ func (s *Session) Remove() error {
 	return nil
 }
 
-// inUse reports whether something could not be removed because it is open somewhere, on a file system that keeps it then.
-// It has the name of what is removed, and Clean does the rest.
+// inUse reports whether something could not be removed because it is open somewhere, on a file system that keeps such
+// files. It then has the name of removed things, and Clean removes it later.
 func inUse(err error) bool {
 	return errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY)
 }
 
-// away gives the session's directory another name, so that nobody sees a part of it.
-// Calling it again does nothing.
+// away renames the session's directory, so that nobody sees a part of it. Calling it again does nothing.
 func (s *Session) away() (name string, err error) {
 	if s.dir == nil || s.readOnly {
 		return "", &Error{Op: opRemove, Path: s.path, Err: s.closed()}

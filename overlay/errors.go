@@ -22,7 +22,7 @@ type Error struct {
 
 func (e *Error) Error() string {
 	s := escape.Failure(e.Op, e.Path, e.Err.Error())
-	// What these two say by themselves does not help anybody here.
+	// Here the texts of these two errors alone would not help.
 	switch {
 	case errors.Is(e.Err, syscall.ELOOP):
 		s += " (a symbolic link is where a directory or file was expected)"
@@ -199,7 +199,7 @@ func (e *HeldError) Error() string {
 	return "held back: " + store.ShortList(list) + "; " + option + what
 }
 
-// heldWhy is why a change is held back.
+// heldWhy says why a change is held back.
 func heldWhy(c Change) string {
 	why := c.Special
 	if c.Runs != "" {

@@ -21,11 +21,10 @@ import (
 )
 
 const (
-	// orphanAge is how old something must be that may be half of what another
-	// process is making right now.
+	// orphanAge is the minimum age of something that another process may be making right now.
 	orphanAge = time.Hour
 
-	// damagedAge is how old a session without readable data must be.
+	// damagedAge is the minimum age of a session without readable data.
 	damagedAge = 24 * time.Hour
 
 	cleanEvery = 24 * time.Hour
@@ -110,7 +109,7 @@ func CleanDailyWith(dir string, o CleanOptions) error {
 			return nil
 		}
 	}
-	// The stamp comes first: others need not do the same meanwhile.
+	// The stamp comes first, so that other processes do not do the same meanwhile.
 	if err := state.Unlink(stampName, 0); err != nil && err != unix.ENOENT {
 		return &Error{Op: "remove", Path: filepath.Join(statePath, stampName), Err: err}
 	}
@@ -139,7 +138,7 @@ type cleaner struct {
 	now   time.Time
 }
 
-// choose lists what is to be looked at, the newest first.
+// choose lists the candidates, newest first.
 func (c *cleaner) choose() (names []string, named bool, err error) {
 	if len(c.o.Sessions) > 0 {
 		for _, id := range c.o.Sessions {
@@ -166,7 +165,7 @@ func (c *cleaner) choose() (names []string, named bool, err error) {
 	return names, false, nil
 }
 
-// remove removes one directory, if it is to be removed; ok says that it was.
+// remove removes one directory, if it is to be removed; ok says that it did.
 func (c *cleaner) remove(name string, named bool) (found Cleaned, ok bool, err error) {
 	found.Dir = filepath.Join(c.path, name)
 	orphan := name[0] == '.'
@@ -192,7 +191,7 @@ func (c *cleaner) remove(name string, named bool) (found Cleaned, ok bool, err e
 		}
 		return c.expired(d, &found, named)
 	}
-	// What is to stay is not locked: somebody may be about to open it.
+	// A session that stays is not locked, because another process may be about to open it.
 	if ok, err := expired(); err == nil && !ok {
 		return found, false, nil
 	}
@@ -236,7 +235,7 @@ func (c *cleaner) remove(name string, named bool) (found Cleaned, ok bool, err e
 	return found, true, store.RemoveWhole(c.state, name)
 }
 
-// lock takes the lock of what is to be removed; with DryRun it only looks at it.
+// lock takes the lock of what is to be removed; with DryRun it only checks it.
 func (c *cleaner) lock(name string, d *tree.Handle) (*tree.Handle, error) {
 	if !c.o.DryRun {
 		return store.LockDir(c.state, name, d, store.Caretaker)
@@ -248,8 +247,7 @@ func (c *cleaner) lock(name string, d *tree.Handle) (*tree.Handle, error) {
 	return nil, store.OrGone(c.state, name, d, err)
 }
 
-// expired reports whether the session in d, which nobody else has open, is to be
-// removed.
+// expired reports whether the session in d, which no other process has open, is to be removed.
 func (c *cleaner) expired(d *tree.Handle, found *Cleaned, named bool) (bool, error) {
 	m, err := store.ReadMeta(d)
 	if err != nil {
@@ -286,7 +284,7 @@ func (c *cleaner) expired(d *tree.Handle, found *Cleaned, named bool) (bool, err
 	return c.older(found.Last, c.o.Ended), nil
 }
 
-// older reports whether t is at least d ago. What is negative is always ago.
+// older reports whether t is at least d ago. A negative d is always reached.
 func (c *cleaner) older(t time.Time, d time.Duration) bool {
 	return d < 0 || c.now.Sub(t) >= d
 }

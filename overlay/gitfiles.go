@@ -16,10 +16,10 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
-// Some files of git's are written again though nothing was done that anybody would call a change, by every git status
-// as likely as not. Where both sides wrote one of them that is not a conflict if it can be told what they mean.
+// git rewrites some of its files although nothing changed that a user would call a change; git status often does. If
+// both sides wrote such a file, that is no conflict if nsrun can interpret both versions.
 
-// A gitFile is a file of a git directory that is understood. The zero gitFile is any other file.
+// A gitFile is the kind of a git file that nsrun can interpret. The zero gitFile is any other file.
 type gitFile uint8
 
 const (
@@ -28,7 +28,7 @@ const (
 	gitNote                     // of the last command, which the next one writes over
 )
 
-// gitFileAt tells by its path what a file is. That it is an index, its content must show.
+// gitFileAt tells the kind of a file by its path. An index must also have the content of one.
 func (s *Session) gitFileAt(at store.Place) gitFile {
 	dir, name := tree.SplitPath(at.Path)
 	inGit := func() bool {
@@ -57,14 +57,14 @@ func (s *Session) gitFileAt(at store.Place) gitFile {
 // isIndex reports whether data begins as an index does.
 func isIndex(data []byte) bool { return bytes.HasPrefix(data, []byte(gitindex.Magic)) }
 
-// A repository's index may be written by git status, outside, at any moment while a command runs. Git puts a new file
-// in its place, so that a descriptor of the one that was there when the command began is a version to merge with, at
-// the cost of opening it.
+// While a command runs, git status outside may rewrite the repository's index at any moment. Git replaces the file, so
+// a descriptor of the index from before the command is a version to merge with; it costs only the opening.
 
-// indexesMost bounds how many of them are held for a root.
+// indexesMost limits how many indexes are held for a root.
 const indexesMost = 16
 
-// holdIndexes opens the indexes that the session has not changed yet. The caller holds s.mu, or nobody else has s.
+// holdIndexes opens the indexes that the session has not changed yet. The caller holds s.mu, or no other goroutine has
+// s.
 func (s *Session) holdIndexes() {
 	s.dropIndexes()
 	if s.meta.On != "" {
@@ -91,8 +91,8 @@ func (s *Session) holdIndexes() {
 	}
 }
 
-// indexPaths are where the indexes of a root are: of its repository and the submodules, or, if it is a git directory,
-// of that and of the work trees that are linked to it.
+// indexPaths are the paths of a root's indexes: those of its repository and the submodules; or, if the root is a git
+// directory, its own and those of the work trees that are linked to it.
 func indexPaths(root *tree.Handle, path string) []string {
 	list, dir := []string{".git/index"}, ".git/modules"
 	if strings.HasSuffix(path, ".git") {
@@ -113,7 +113,7 @@ func indexPaths(root *tree.Handle, path string) []string {
 	return list
 }
 
-// written reports whether a command of the session may have written the file already.
+// written reports whether a command of the session may already have written the file.
 func (s *Session) written(root int, path string) bool {
 	if s.fresh {
 		return false

@@ -13,14 +13,13 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
-// The project's versions of text files that the session changed are kept when its
-// command has ended: without them a file that somebody changes in the project later
-// could not be merged with the session's.
+// When a command has ended, the session keeps the project's versions of the text files that it changed: without them, a
+// file that is changed in the project later could not be merged with the session's version.
 const (
 	baseName  = "base"
 	indexName = "index"
 
-	// baseMost bounds what is kept, in bytes: of a file, and of a session.
+	// baseMost limits what is kept, in bytes: of a file, and of a session.
 	baseMost    = 1 << 20
 	baseMostAll = 64 << 20
 )
@@ -33,7 +32,7 @@ type baseEntry struct {
 	Dir  uint64     `json:"dir,omitempty"`  // the inode number of a directory in which something was modified; nothing else is set
 	Size int64      `json:"size,omitempty"`
 
-	// Mode, with the type, and who owned it. Mode zero: not known.
+	// Mode, with the type, and the owner. Mode zero: not known.
 	Mode uint32 `json:"mode,omitempty"`
 	UID  uint32 `json:"uid,omitempty"`
 	GID  uint32 `json:"gid,omitempty"`
@@ -58,7 +57,7 @@ func (b *kept) close() {
 	}
 }
 
-// read reads the index. A line that is cut short ends it.
+// read reads the index. It ends at a line that is cut off.
 func (b *kept) read(roots int) error {
 	data, err := b.dir.ReadFile(indexName, store.MetaMost)
 	if err == unix.ENOENT {
@@ -83,8 +82,8 @@ func (b *kept) read(roots int) error {
 	return nil
 }
 
-// known reads what the project had when the session's commands had ended, of what they
-// modified. Nil: nobody kept account.
+// known reads which of the modified files and their directories the project had when the session's commands had ended.
+// Nil: this was not recorded.
 func (s *Session) known() (files map[store.Place]baseEntry, dirs map[store.Place]uint64, err error) {
 	d, err := s.dir.OpenDir(baseName)
 	if err == unix.ENOENT {

@@ -41,7 +41,7 @@ func List(dir string) iter.Seq2[Info, error] {
 			info Info
 			err  error
 		}
-		// Those that began in the same second are put in order together.
+		// Sessions that began in the same second are sorted together.
 		for len(names) > 0 {
 			second, _, _ := strings.Cut(names[0], "-")
 			var group []entry
@@ -84,7 +84,7 @@ func readInfo(state *tree.Handle, statePath, name string) (Info, error) {
 		return fail(err)
 	}
 	info.Busy = who == store.Owner
-	// It was on the list before and is after: whoever used it in between did not end yet.
+	// It was on the list before and after: a process that used it in between has not ended yet.
 	info.Interrupted = marked && who == store.Unheld && store.Pending(state, name)
 	return info, nil
 }

@@ -14,15 +14,15 @@ type node struct {
 	tree.Diff
 	root int
 
-	// unheld says that the file system of the project cannot have the object: it is held back, whatever is asked for.
+	// unheld says that the project's file system cannot hold the object: it is held back, whatever the caller asks
+	// for.
 	unheld bool
 
-	// merged is what a commit makes of a file that both sides changed. Nil: the
-	// session's version.
+	// merged is the content that a commit writes to a file that both sides changed. Nil: the session's version.
 	merged []byte
 }
 
-// changeOf is what people are told of a difference in the root with this path.
+// changeOf turns a difference in the root with this path into a Change.
 func changeOf(root string, d *tree.Diff) Change {
 	c := Change{Kind: kindOf(d), Root: root, Path: d.At, Below: d.Inside}
 	if c.Kind == 0 {
@@ -80,21 +80,21 @@ func kindOf(d *tree.Diff) Kind {
 	return Modified
 }
 
-// special says why an object gives its user more than a file does.
+// special says why an object gives its user more rights than a plain file.
 func special(st tree.Stat) string {
 	switch typ := st.Typ(); {
 	case typ == unix.S_IFCHR || typ == unix.S_IFBLK:
 		return "is a device node"
 	case st.Mode&unix.S_ISUID != 0:
 		return "is setuid"
-	// On a directory the bit gives nobody anything: new files get its group.
+	// On a directory the bit gives no rights: new files get its group.
 	case st.Mode&unix.S_ISGID != 0 && typ != unix.S_IFDIR:
 		return "is setgid"
 	}
 	return ""
 }
 
-// unheld says why a file system that has files and directories alone cannot have an object.
+// unheld says why a file system that has only files and directories cannot hold an object.
 func unheld(n *node) string {
 	if !n.HasUp || n.Up.IsReg() || n.Up.IsDir() {
 		return ""
@@ -105,8 +105,8 @@ func unheld(n *node) string {
 	return "is neither a file nor a directory, and the project's file system holds nothing else"
 }
 
-// endless says why a new object is none that programs expect: who reads it, as a build or a search
-// reads all files of a project, waits for somebody at the other end.
+// endless says why a new object is none that programs expect: whoever reads it, as a build or a search reads all files
+// of a project, waits for the other end.
 func endless(st tree.Stat) string {
 	switch st.Typ() {
 	case unix.S_IFIFO:

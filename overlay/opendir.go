@@ -28,8 +28,8 @@ func DefaultDir() (string, error) {
 	return filepath.Join(base, "nsrun", "sessions"), nil
 }
 
-// openStateDir opens the directory that holds the sessions, see owndir.Open, and returns
-// its path without symbolic links. With create, what is missing is made, mode 0700.
+// openStateDir opens the directory of the sessions, see owndir.Open, and returns its path without symbolic links. With
+// create, it creates what is missing, with mode 0700.
 func openStateDir(dir string, create bool) (path string, h *tree.Handle, err error) {
 	if dir == "" {
 		if dir, err = DefaultDir(); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// lookUpChoices finds out which choices mean a change.
+// lookUpChoices finds out which choices match a change.
 func (c *commit) lookUpChoices() {
 	c.asked = make([]bool, len(c.o.Choices))
 	c.chosen = make([][]store.Place, len(c.o.Choices))
@@ -28,7 +28,7 @@ func (c *commit) lookUpChoices() {
 	}
 }
 
-// means reports whether choice i is about the object at a place.
+// means reports whether choice i applies to the object at a place.
 func (c *commit) means(i int, at store.Place) bool {
 	for _, p := range c.chosen[i] {
 		if p.Root == at.Root && (tree.Under(at.Path, p.Path) || isPattern(p.Path) && matches(p.Path, at.Path)) {
@@ -38,7 +38,7 @@ func (c *commit) means(i int, at store.Place) bool {
 	return false
 }
 
-// preference is what to do about a conflict at one of the places: the first one that a choice is about decides.
+// preference says what to do about a conflict at one of the places: the first place to which a choice applies decides.
 func (c *commit) preference(places ...store.Place) Preference {
 	for _, at := range places {
 		for i := len(c.o.Choices) - 1; i >= 0; i-- {
@@ -115,7 +115,7 @@ func (s *Session) content(c Change, side Side) ([]byte, error) {
 	return data, err
 }
 
-// texts are lines without their ends.
+// texts returns lines without their ends.
 func texts(lines [][]byte) []string {
 	var list []string
 	for _, l := range lines {
@@ -127,5 +127,5 @@ func texts(lines [][]byte) []string {
 	return list
 }
 
-// mergeMost is up to how many bytes files are merged.
+// mergeMost is the size, in bytes, up to which files are merged.
 const mergeMost = 16 << 20

@@ -13,7 +13,7 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/store"
 )
 
-// places returns what a user's path may mean.
+// places returns the places that a user's path may mean.
 func (s *Session) places(p string) []store.Place {
 	var list []store.Place
 	if !filepath.IsAbs(p) {
@@ -36,8 +36,8 @@ func (s *Session) places(p string) []store.Place {
 	return nil
 }
 
-// resolveParent resolves the links above the last name, as far as the path
-// exists: the object itself may be gone, or be a link that is meant as such.
+// resolveParent resolves the links above the last name, as far as the path exists: the object itself may be deleted, or
+// may be a link, which is then meant itself.
 func resolveParent(p string) string {
 	rest := ""
 	for dir := p; dir != "/"; {
@@ -53,7 +53,7 @@ func resolveParent(p string) string {
 
 func isPattern(p string) bool { return strings.ContainsAny(p, "*?[{\\") }
 
-// matches reports whether a pattern means a path, or a directory above it.
+// matches reports whether a pattern matches a path, or a directory above it.
 func matches(pattern, p string) bool {
 	for {
 		if ok, _ := doublestar.Match(pattern, p); ok {

@@ -92,7 +92,7 @@ func (s *Session) openKept() (_ *kept, err error) {
 	return b, err
 }
 
-// keep stores the project's version of one file that was there, old, the first time.
+// keep stores the project's version of one file, the first time; old says that the file was there before.
 func (b *kept) keep(s *Session, c Change, old bool) error {
 	root := slices.IndexFunc(s.roots, func(r Root) bool { return r.Path == c.Root })
 	if root < 0 {
@@ -143,7 +143,7 @@ func (b *kept) keep(s *Session, c Change, old bool) error {
 	return b.write(e)
 }
 
-// before reads the project's version that the session's was made from. Nil: it is not known, or is not to be kept.
+// before reads the project's version on which the session's is based. Nil: it is not known, or must not be kept.
 func (b *kept) before(s *Session, c Change, at store.Place, index bool) (data []byte, st tree.Stat, err error) {
 	if index {
 		if data := s.heldIndex(at); data != nil {
@@ -176,7 +176,7 @@ func (b *kept) before(s *Session, c Change, at store.Place, index bool) (data []
 	return data, st, nil
 }
 
-// write adds an entry to the index. The last one for a path counts.
+// write adds an entry to the index. The last entry for a path counts.
 func (b *kept) write(e baseEntry) error {
 	if err := b.writeLine(e); err != nil {
 		return err
@@ -193,7 +193,7 @@ func (b *kept) writeLine(e baseEntry) error {
 	return tree.WriteAll(b.index, append(line, '\n'))
 }
 
-// keepDirs notes which directories the project has above a place, as far as they were there when the session began.
+// keepDirs records the project's directories above a place, those that were there when the session began.
 func (b *kept) keepDirs(at store.Place) error {
 	for {
 		at.Path, _ = tree.SplitPath(at.Path)
@@ -223,7 +223,7 @@ func (b *kept) keepDirs(at store.Place) error {
 	}
 }
 
-// sidesOf opens both sides of a root once.
+// sidesOf returns a function that opens both sides of a root once.
 func (b *kept) sidesOf(s *Session) func(root int) (up, low tree.Tree, err error) {
 	b.sides = make([]openSides, len(s.roots))
 	return func(root int) (up, low tree.Tree, err error) {
@@ -235,13 +235,13 @@ func (b *kept) sidesOf(s *Session) func(root int) (up, low tree.Tree, err error)
 	}
 }
 
-// touched reports whether the project's object was changed since the session began, and not by the session, nor before
-// a command that saw it so.
+// touched reports whether the project's object was changed since the session began. Changes by the session itself do
+// not count, nor do those that the command saw when it began.
 func (s *Session) touched(at store.Place, st tree.Stat) bool {
 	return st.Ctime > s.meta.Created.UnixNano() && !s.settledAt(at, st.Ctime) && !s.saw(at, st.Ctime)
 }
 
-// settledAt reports whether a ctime in the project is our own doing.
+// settledAt reports whether nsrun itself caused a ctime in the project.
 func (s *Session) settledAt(at store.Place, ctime int64) bool {
 	for _, st := range s.meta.Settled {
 		if st.Root == at.Root && string(st.Path) == at.Path {

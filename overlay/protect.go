@@ -30,8 +30,8 @@ func (s *Session) Protect(patterns ...string) error {
 	return public(s.setMeta(&m, nil))
 }
 
-// protects reports whether a session protects what a node changes: the object itself, or in a directory that is no more
-// one of those that were there.
+// protects reports whether a session protects what a node changes: the object itself, or something in a directory that
+// the change removes.
 func (f *runsFinder) protects(n *node) bool {
 	at := filepath.Join(n.Root, n.Path)
 	return slices.ContainsFunc(f.protected, func(p pathrule.Pattern) bool {
@@ -39,7 +39,7 @@ func (f *runsFinder) protects(n *node) bool {
 	})
 }
 
-// gone reports whether a pattern means something in a directory of the project.
+// gone reports whether a pattern matches something in a directory of the project.
 func (f *runsFinder) gone(p *pathrule.Pattern, dir string) bool {
 	if !p.Below(dir) {
 		return false
@@ -53,7 +53,7 @@ func (f *runsFinder) gone(p *pathrule.Pattern, dir string) bool {
 	return false
 }
 
-// protectedBy are the patterns of a session, which were parsed before.
+// protectedBy returns the patterns of a session; they are known to be valid.
 func protectedBy(m *store.Meta) (list []pathrule.Pattern) {
 	for _, text := range m.Protect {
 		if p, err := store.ParseProtected(string(text)); err == nil {

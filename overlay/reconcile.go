@@ -13,7 +13,7 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
-// A verdict is what is to become of a file that both sides changed. The zero verdict is that it is a conflict.
+// A verdict says what happens to a file that both sides changed. The zero verdict: it is a conflict.
 type verdict uint8
 
 const (
@@ -23,7 +23,7 @@ const (
 	askedOfBoth                    // a conflict whose parts were told
 )
 
-// reconcile decides what both sides did to a file of git's, where that can be decided.
+// reconcile combines what both sides did to a file of git's, if possible.
 func (c *commit) reconcile(n *node) (verdict, []Conflict, error) {
 	at := store.Place{Root: n.root, Path: n.Path}
 	kind := c.s.gitFileAt(at)
@@ -57,8 +57,8 @@ func (c *commit) reconcile(n *node) (verdict, []Conflict, error) {
 	return c.reconcileIndex(n, ours, theirs)
 }
 
-// asItWas decides for the session where the project's file was written again as it had been: by git switching to
-// another branch and back, by an editor that saves what was not changed, by touch.
+// asItWas decides for the session if the project's file was rewritten with its old content: by git that switched to
+// another branch and back, by an editor that saved an unchanged file, by touch.
 func (c *commit) asItWas(n *node) (verdict, []Conflict, error) {
 	at := store.Place{Root: n.root, Path: n.Path}
 	e, _ := c.entry(at)
@@ -93,7 +93,7 @@ func (c *commit) bothSides(n *node) (ours, theirs []byte, err error) {
 	return ours, theirs, nil
 }
 
-// reconcileIndex merges two versions of git's index entry by entry. What git found when it looked at the files is no
+// reconcileIndex merges two versions of git's index entry by entry. The cached state of files does not count as a
 // difference.
 func (c *commit) reconcileIndex(n *node, ourData, theirData []byte) (verdict, []Conflict, error) {
 	fail := func(err error) (verdict, []Conflict, error) {
@@ -161,7 +161,7 @@ func (c *commit) reconcileIndex(n *node, ourData, theirData []byte) (verdict, []
 	return takeMerged, nil, nil
 }
 
-// clashText tells what both sides staged.
+// clashText says what both sides staged.
 func clashText(k gitindex.Clash, index string) string {
 	what := func(id string) string {
 		if id == "" {
@@ -173,7 +173,7 @@ func clashText(k gitindex.Clash, index string) string {
 	return "is staged in two ways in " + index + ": the session has " + what(k.Theirs) + ", the project has " + what(k.Ours)
 }
 
-// workTree is the directory that the entries of an index are in, where that can be told by the index's path.
+// workTree is the directory of the files in an index, if the index's path tells it.
 func workTree(index string) (dir string, ok bool) {
 	dir, ok = strings.CutSuffix(index, ".git/index")
 	dir = strings.TrimSuffix(dir, "/")
@@ -204,8 +204,8 @@ func (c *commit) takes(at store.Place) bool {
 	return true
 }
 
-// mergeLogs puts what both sides added to a log behind what they have in common: ours first. Where a side is not a log,
-// or has lost lines that the other has, false.
+// mergeLogs appends what both sides added to a log to their common part: the project's lines first. False: a side is
+// not a log, or lacks lines that the other has.
 func mergeLogs(ours, theirs []byte) ([]byte, bool) {
 	same := 0
 	for {
@@ -222,7 +222,7 @@ func mergeLogs(ours, theirs []byte) ([]byte, bool) {
 	return append(ours[:len(ours):len(ours)], b...), true
 }
 
-// isLog reports whether all lines are as git writes them: two names of objects, who, when, and why.
+// isLog reports whether all lines have git's form: two object names, who, when, and why.
 func isLog(data []byte) bool {
 	for line := range bytes.Lines(data) {
 		id, rest, ok := bytes.Cut(line, []byte{' '})
@@ -238,7 +238,7 @@ func isLog(data []byte) bool {
 	return true
 }
 
-// checkIndexes refuses to take an index without the objects that it names.
+// checkIndexes refuses to commit an index without the objects that it names.
 func (c *commit) checkIndexes() error {
 	if len(c.left) == 0 {
 		return nil
@@ -282,7 +282,7 @@ func (c *commit) checkIndexes() error {
 	return nil
 }
 
-// indexOf reads an index of git: what the commit makes of it, or what the project has. Nil: it is none.
+// indexOf reads an index of git: the one that the commit writes, or the project's. Nil: it is none.
 func (c *commit) indexOf(n *node, after bool) (x *gitindex.Index, err error) {
 	t, st, data := c.layers[n.root].Low, n.Low, []byte(nil)
 	if after {
@@ -311,7 +311,7 @@ func gitObject(n *node) (name string, ok bool) {
 	return name, ok
 }
 
-// leaveOut notes which objects of git a commit of a part leaves out.
+// leaveOut records which objects of git a partial commit leaves out.
 func (c *commit) leaveOut(all []node) {
 	left := all
 	for _, n := range c.nodes {

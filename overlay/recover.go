@@ -73,8 +73,8 @@ func recoverAll(statePath string, state *tree.Handle, yield func(Recovered, erro
 	}
 }
 
-// mend looks after interrupted sessions before a new one begins. One that could not be
-// is an error if it has to do with the same roots: nothing may begin on half a commit.
+// mend recovers interrupted sessions before a new one begins. If one with the same roots cannot be recovered, that is
+// an error: no session may begin on half a commit.
 func (s *Session) mend(statePath string) (err error) {
 	recoverAll(statePath, s.state, func(r Recovered, rerr error) bool {
 		if rerr == nil {
@@ -93,7 +93,7 @@ func (s *Session) mend(statePath string) (err error) {
 	return err
 }
 
-// interrupted reports whether the session is to be looked after.
+// interrupted reports whether the session has to be recovered.
 func (s *Session) interrupted() bool {
 	if _, found, err := s.dir.LstatIf(store.BookName); found || err != nil {
 		return true
@@ -101,7 +101,7 @@ func (s *Session) interrupted() bool {
 	return store.Pending(s.state, s.id)
 }
 
-// recoverOne looks after one session.
+// recoverOne recovers one session.
 func recoverOne(statePath string, state *tree.Handle, id string) (Recovered, error) {
 	r := Recovered{ID: id}
 	fail := func(err error) (Recovered, error) {
@@ -135,10 +135,9 @@ func recoverOne(statePath string, state *tree.Handle, id string) (Recovered, err
 	return r, nil
 }
 
-// recover finishes or takes back what was interrupted, and tells what it did. The
-// session is locked.
+// recover finishes or rolls back what was interrupted, and says what it did. The session is locked.
 func (s *Session) recover() (what string, err error) {
-	// The process that recovers after a crash of this one must find the session on the list, too.
+	// If this process crashes, too, the next one must find the session on the list.
 	if err := s.book.MarkPending(); err != nil && err != unix.ENOSPC && err != unix.EDQUOT && err != unix.EROFS {
 		return "", err
 	}
@@ -174,7 +173,7 @@ func (s *Session) recover() (what string, err error) {
 	return what, s.book.Unmark()
 }
 
-// dropTemporary removes files that were to replace the session's data.
+// dropTemporary removes unfinished replacements of the session's data.
 func (s *Session) dropTemporary() error {
 	names, err := s.dir.Names()
 	if err != nil {

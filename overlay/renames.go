@@ -19,7 +19,7 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// Bounds of the search for renames. What lies beyond is not looked at.
+// Limits of the search for renames. It ignores what exceeds them.
 const (
 	maxHashed   = 1 << 30  // bytes of files of equal size, which are read for that
 	maxSimilar  = 32 << 20 // bytes of texts that may be similar
@@ -50,7 +50,7 @@ func (s *Session) Renames(changes []Change) ([]Rename, error) {
 	return all, nil
 }
 
-// keepRunning leaves apart what would run later at its new place, and what is protected: nobody is to overlook it.
+// keepRunning excludes what would run later at its new place, and what is protected: these must stay visible.
 func (r *renamer) keepRunning(changes []Change) {
 	for _, c := range changes {
 		if c.Runs != "" {
@@ -72,7 +72,7 @@ type renamer struct {
 	similar int64
 }
 
-// A moved is an object that may have been.
+// A moved is an object that may have been moved.
 type moved struct {
 	Change
 	side  Side
@@ -121,7 +121,7 @@ func (r *renamer) find(changes []Change) error {
 	return nil
 }
 
-// nest puts objects into their directories, and computes the prints of those.
+// nest puts objects into their directories, and computes the fingerprints of those.
 func (r *renamer) nest(list []*moved) {
 	dirs := map[string]*moved{}
 	for _, m := range list {
@@ -163,7 +163,7 @@ func (m *moved) use() {
 	}
 }
 
-// directories finds directories that were moved whole, the outermost.
+// directories finds directories that were moved as a whole, the outermost ones.
 func (r *renamer) directories() error {
 	byPrint := map[uint64][]*moved{}
 	for _, m := range r.gone {
@@ -189,7 +189,7 @@ func (r *renamer) directories() error {
 	return nil
 }
 
-// best returns the first few that are not used, those first that have to's name.
+// best returns the first few unused objects; those with the name of to come first.
 func (r *renamer) best(list []*moved, to *moved) []*moved {
 	var free []*moved
 	for _, m := range list {
@@ -211,7 +211,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// sameTree compares all that is in two directories with equal prints.
+// sameTree compares everything in two directories with equal fingerprints.
 func (r *renamer) sameTree(a, b *moved) (bool, error) {
 	if a.used || b.used || len(a.below) != len(b.below) || a.Mode.Type() != b.Mode.Type() {
 		return false, nil
@@ -239,7 +239,7 @@ func (r *renamer) sameTree(a, b *moved) (bool, error) {
 	return true, nil
 }
 
-// skippable is nil for an error that only means that one object cannot be compared.
+// skippable returns nil for an error that only means that one object cannot be compared.
 func skippable(err error) error {
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, ErrMoved) || errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -259,8 +259,7 @@ func (r *renamer) sameFile(a, b *moved) (bool, error) {
 	return a.sum == b.sum, nil
 }
 
-// hash computes the sum of a file, if that is still within the bounds and it can be
-// read.
+// hash computes the hash of a file, if it is within the limits and can be read.
 func (r *renamer) hash(m *moved) error {
 	if m.sum != "" || m.Size > r.hashed {
 		return nil
@@ -271,8 +270,8 @@ func (r *renamer) hash(m *moved) error {
 		return skippable(err)
 	}
 	defer f.Close()
-	// Nobody can make files for which both of these are equal, not knowing the seeds; and
-	// a cryptographic hash would cost every start of the program.
+	// Nobody can make two files for which both hashes are equal without knowing the seeds; and a cryptographic hash
+	// would slow down every start of the program.
 	var h, h2 maphash.Hash
 	h.SetSeed(r.seed)
 	h2.SetSeed(r.seed2)
@@ -327,8 +326,8 @@ func (r *renamer) equal() error {
 	return nil
 }
 
-// alike finds texts that were moved and changed. Files that kept their name are looked
-// at first, since not all can be.
+// alike finds texts that were moved and changed. Files that kept their name come first, because not all can be
+// compared.
 func (r *renamer) alike() error {
 	type pair struct {
 		from, to *moved
@@ -388,7 +387,7 @@ func (r *renamer) alike() error {
 	return nil
 }
 
-// read counts the lines of a text, if it is one, and within the bounds.
+// read counts the lines of a file, if it is a text within the limits.
 func (r *renamer) read(m *moved) error {
 	if m.lines != nil || m.Size > r.similar {
 		return nil
@@ -419,8 +418,8 @@ func (r *renamer) read(m *moved) error {
 	}
 }
 
-// alikeness is how many bytes are in lines that both texts have, in percent of the
-// longer one. Texts that are not equal are never all alike.
+// alikeness is how many bytes are in lines that both texts have, in percent of the longer text. Texts that differ never
+// have 100.
 func alikeness(a, b *moved) int {
 	if len(a.lines) > len(b.lines) {
 		a, b = b, a

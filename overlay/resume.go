@@ -63,12 +63,11 @@ func (s *Session) ResumeContext(ctx context.Context, command []string) (err erro
 	s.fresh = false
 	s.holdIndexes()
 	s.noteWritten()
-	// Of a command that was killed, together with whoever would have removed it.
+	// Left by a command that was killed, together with the process that would have removed it.
 	if err := s.staleScratch(); err != nil {
 		return fail(s.path, err)
 	}
-	// A full disk is no reason to refuse: what fills it may be what the command is to
-	// remove.
+	// A full disk is not an error here: the command may be about to remove what fills it.
 	err = store.NoteUse(s.dir, command)
 	if err != nil && err != unix.ENOSPC && err != unix.EDQUOT {
 		return fail(s.path, err)

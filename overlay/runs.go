@@ -16,8 +16,7 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// A runsFinder says of changes whether they run later. It opens what it has to look at
-// when it has to.
+// A runsFinder says whether changes run later. It opens files only when it has to look at them.
 type runsFinder struct {
 	s     *Session
 	again bool // surveys of this session's other listings are good enough
@@ -26,12 +25,13 @@ type runsFinder struct {
 
 	protected []pathrule.Pattern
 
-	// blind is why something that others lead to may have been overlooked: a directory that
-	// they could be in cannot be listed. Then whatever is changed may run later.
+	// blind is why a file that others lead to may have been missed: a directory in which it could be cannot be
+	// listed. Then any change may run later.
 	blind error
 
-	// failed is an error of the machine's, not of permissions: trying again may find what was overlooked. It ends the
-	// walk, because a commit that held back all that blindness makes suspicious would be half of what was asked for.
+	// failed is an error of the machine, not of permissions: a second try may find what was missed. It ends the
+	// walk; otherwise a commit would hold back everything that blind makes suspicious, and do only half of its
+	// work.
 	failed error
 }
 
@@ -57,7 +57,7 @@ func (f *runsFinder) close() {
 	}
 }
 
-// mark fills in n.Runs. The repositories are work trees that were met on the way.
+// mark sets n.Runs. repos are the work trees that the walk has found.
 func (f *runsFinder) mark(n *node, repos []string) {
 	for _, dir := range repos {
 		f.c.Repository(dir)
@@ -98,7 +98,7 @@ func (v *runsView) leave() {
 	v.dir, v.dirAt = nil, ""
 }
 
-// tree is the view of one root; nobody closes it.
+// tree is the view of one root; it is not closed.
 func (v *runsView) tree(i int) (tree.Tree, error) {
 	side := &v.f.sides[i]
 	opened, err := side.open(v.f.s, i)
@@ -114,8 +114,8 @@ func (v *runsView) tree(i int) (tree.Tree, error) {
 	return side.low, nil
 }
 
-// open opens the directory at a path; it is good until the next call. With neither a
-// directory nor an error nothing is there.
+// open opens the directory at a path; it is valid until the next call. Neither a directory nor an error: nothing is
+// there.
 func (v *runsView) open(p string) (tree.Dir, error) {
 	if v.dir != nil && v.dirAt == p {
 		return v.dir, nil
@@ -145,7 +145,7 @@ func (v *runsView) open(p string) (tree.Dir, error) {
 	return v.dir, err
 }
 
-// look looks at the object at a path, and returns the directory that it is in.
+// look returns what is at a path, and the directory that contains it.
 func (v *runsView) look(p string) (d tree.Dir, name string, st tree.Stat, ok bool, err error) {
 	name = path.Base(p)
 	if d, err = v.open(path.Dir(p)); d == nil {
@@ -155,7 +155,7 @@ func (v *runsView) look(p string) (d tree.Dir, name string, st tree.Stat, ok boo
 	return d, name, st, ok && err == nil && !st.IsWhiteout(), err
 }
 
-// Kind is for runslater.View. Where nobody can look there may be anything.
+// Kind is for runslater.View. If a path cannot be looked up, anything may be there.
 func (v *runsView) Kind(p string) runslater.Kind {
 	_, _, st, ok, err := v.look(p)
 	switch {
@@ -203,8 +203,8 @@ func (v *runsView) Target(p string) string {
 	return text
 }
 
-// Names is for runslater.View. It lists all of a directory, however large: what is not seen
-// could not be held back.
+// Names is for runslater.View. It lists all of a directory, however large: names that it omitted could not be held
+// back.
 func (v *runsView) Names(p string) (names []string) {
 	d, err := v.open(p)
 	if d != nil {
@@ -222,7 +222,7 @@ func (v *runsView) Survey(p, name string, want func(string) bool) (names, holdin
 		return nil, nil
 	}
 	for _, dir := range sv.Maybe {
-		// No link is followed, and no mount is entered.
+		// It follows no link, and enters no mount.
 		if v.Kind(path.Join(p, dir, name)) != runslater.Missing {
 			holding = append(holding, dir)
 		}
@@ -246,7 +246,7 @@ func (v *runsView) survey(p, name string, want func(string) bool) (*tree.Survey,
 	return sv, err
 }
 
-// overlook notes that a directory could not be listed, if so.
+// overlook records an error of listing a directory, if there is one.
 func (v *runsView) overlook(p string, err error) {
 	if err == nil {
 		return
@@ -262,7 +262,7 @@ func (v *runsView) overlook(p string, err error) {
 	}
 }
 
-// known returns the survey of a root that an earlier listing made. Nil: there is none that is good.
+// known returns the survey of a root from an earlier listing. Nil: there is none that is still valid.
 func (f *runsFinder) known(d tree.Dir, root string) *tree.Survey {
 	if !f.again {
 		return nil

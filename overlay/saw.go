@@ -10,13 +10,13 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// A command that is not the session's first sees what was changed in the project before it began, but for what the
-// session had written by then. So what it changes then is not a conflict with that.
+// A command that is not the session's first sees what was changed in the project before it began, except in files that
+// the session had written by then. So its later changes do not conflict with those.
 
-// writtenMost is up to how many objects of the session are remembered: looking at them takes a few milliseconds.
+// writtenMost is how many objects of the session are remembered: looking at them takes a few milliseconds.
 const writtenMost = 2000
 
-// noteWritten remembers what the session has written, for the command that is about to begin.
+// noteWritten records what the session has written, for the command that is about to begin.
 func (s *Session) noteWritten() {
 	s.had, s.began = nil, 0
 	if s.stored() || s.meta.On != "" {
@@ -65,7 +65,7 @@ func (s *Session) noteWritten() {
 	s.had = had
 }
 
-// saw reports whether the command saw the project's object at a place, which was changed last at ctime.
+// saw reports whether the command saw the project's object at a place, whose last change was at ctime.
 func (s *Session) saw(at store.Place, ctime int64) bool {
 	if s.had == nil || ctime >= s.began {
 		return false
@@ -80,7 +80,7 @@ func (s *Session) saw(at store.Place, ctime int64) bool {
 	return false
 }
 
-// bornAfter reports whether the session's file was made when the project's was as it is now.
+// bornAfter reports whether the session's file was created when the project's file was already as it is now.
 func (c *commit) bornAfter(n *node) bool {
 	if c.s.stored() || c.s.meta.On != "" {
 		return false

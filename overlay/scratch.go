@@ -76,7 +76,7 @@ func (s *Session) DropScratch() error {
 	return s.dropScratch()
 }
 
-// dropScratch is DropScratch for who holds s.mu.
+// dropScratch is DropScratch for a caller that holds s.mu.
 func (s *Session) dropScratch() error {
 	if s.dir == nil || s.readOnly {
 		return nil

@@ -46,8 +46,8 @@ type Session struct {
 
 	roots []Root // Path only, which never changes; see rootList
 
-	// What follows is written under both locks, and read under either: who does something
-	// that takes time holds work alone, so that nobody who only asks has to wait for it.
+	// The following fields are written under both locks, and read under either: a goroutine that does slow work
+	// holds only work, so that readers do not wait for it.
 	mu    sync.Mutex
 	state *tree.Handle // the directory of all sessions
 	dir   *tree.Handle // the session's own
@@ -63,12 +63,12 @@ type Session struct {
 	indexes map[store.Place]*tree.Handle // of git, as they were when the command began
 	fresh   bool                         // no command has run yet
 
-	// began is when the command began, where that is not the session's first, and had what was written before. Nil:
-	// that is not known.
+	// began is when the present command began, if it is not the session's first; had is what was written before.
+	// Nil: that is not known.
 	began int64
 	had   map[store.Place]bool
 
-	// Of engines that store what was written when the command has ended.
+	// Fields of engines that store changes when the command has ended.
 	armed  bool          // a command may run, or has written something that is not stored yet
 	mem    *tree.Handle  // the session's tmpfs; nil: none
 	layer  *os.File      // the same, for others
@@ -80,12 +80,11 @@ type Session struct {
 
 	held []Change // see Held
 
-	// renewed are the ctimes that objects of meta.Settled got when they were put back,
-	// by index.
+	// renewed are the ctimes that objects of meta.Settled got when they were restored, by index.
 	renewed map[int]int64
 }
 
-// name fills in what follows from the session's name.
+// name sets what follows from the session's name.
 func (s *Session) name(id, statePath string) {
 	s.id, s.path = id, filepath.Join(statePath, id)
 	s.book.State, s.book.Dir, s.book.ID = s.state, s.dir, id
@@ -162,7 +161,7 @@ func (s *Session) release() {
 	s.lower = make([]*tree.Handle, len(s.lower))
 	s.dropIndexes()
 	if s.lock != nil {
-		// Overlayfs leaves a directory that its owner cannot enter, nor remove with rm.
+		// overlayfs leaves a directory that its owner can neither enter nor remove with rm.
 		for i := range s.roots {
 			_ = tree.RemoveTree(s.dir, store.WorkName(i)+"/work")
 		}
@@ -191,8 +190,7 @@ func (s *Session) root(i int) (*tree.Handle, error) {
 	return s.lower[i], nil
 }
 
-// usable says why the session has no changes to work with, if so. The caller holds s.mu or
-// s.work.
+// usable returns an error if the session has no changes to work with. The caller holds s.mu or s.work.
 func (s *Session) usable(op string, write bool) error {
 	var err error
 	switch {
@@ -216,7 +214,7 @@ func (s *Session) closed() error {
 	return ErrReadOnly
 }
 
-// decided is when something was done about the changes last. Zero: it cannot be told.
+// decided is the time of the last commit, drop or discard. Zero: unknown.
 func (s *Session) decided() time.Time {
 	if s.dir == nil {
 		return time.Time{}
@@ -228,8 +226,8 @@ func (s *Session) decided() time.Time {
 	return time.Unix(st.Mtime.Unix())
 }
 
-// setMeta replaces the session's data, on disk too, and after all that before has. The
-// caller holds s.work, and not s.mu.
+// setMeta replaces the session's data, also on disk, after everything that before has to write. The caller holds
+// s.work, and not s.mu.
 func (s *Session) setMeta(m *store.Meta, before *tree.Flusher) error {
 	renamed, err := store.WriteMeta(s.dir, m, before)
 	if renamed {
@@ -238,14 +236,14 @@ func (s *Session) setMeta(m *store.Meta, before *tree.Flusher) error {
 	return err
 }
 
-// setLoaded makes m, which is on disk, the session's data.
+// setLoaded makes m, which is on disk already, the session's data.
 func (s *Session) setLoaded(m *store.Meta) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.meta = m
 }
 
-// area is the directory that holds upper and work directories.
+// area is the directory of the upper and work directories.
 func (s *Session) area() *tree.Handle {
 	if s.mem != nil {
 		return s.mem
@@ -253,7 +251,7 @@ func (s *Session) area() *tree.Handle {
 	return s.dir
 }
 
-// areaPath is its path: for the sandbox, where it is on the session's tmpfs.
+// areaPath is its path; on the session's tmpfs, the path in the sandbox.
 func (s *Session) areaPath() string {
 	if s.mem != nil {
 		return s.path + "/" + store.MemName
@@ -261,11 +259,10 @@ func (s *Session) areaPath() string {
 	return s.path
 }
 
-// stored reports whether the session's changes are packed as soon as the command has
-// ended.
+// stored reports whether the session's changes are packed as soon as the command has ended.
 func (s *Session) stored() bool { return s.meta.Engine == store.Tmpfs || s.meta.Engine == store.Copy }
 
-// closeMem closes it, for who holds s.mu.
+// closeMem closes mem, for a caller that holds s.mu.
 func (s *Session) closeMem() {
 	s.mem.Close()
 	s.mem = nil
@@ -282,9 +279,8 @@ func (s *Session) dropIndexes() {
 	clear(s.indexes)
 }
 
-// copiedName is a file of a session: the index of what is known of its copies, first all
-// that the project had, then all that the copies were like. It is there as long as the
-// copies were not compared.
+// copiedName is a file of a session: the index of its copies. It contains first what the project had, then what the
+// copies had. It exists until the copies were compared.
 const copiedName = "copied"
 
 // Info describes the session.

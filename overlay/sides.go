@@ -12,8 +12,8 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// trees opens the two sides of root i. They have their own descriptors, so that a walk
-// can go on while the session is used or closed.
+// trees opens the two sides of root i. They have their own descriptors, so that a walk can continue while the session
+// is used or closed.
 func (s *Session) trees(i int) (up, low tree.Tree, err error) {
 	const op = opOpen
 	s.mu.Lock()
@@ -39,7 +39,7 @@ func (s *Session) trees(i int) (up, low tree.Tree, err error) {
 	return up, low, nil
 }
 
-// upperTree opens what the session wrote, also if it has ended.
+// upperTree opens what the session wrote, even if it has ended.
 func (s *Session) upperTree(i int) (tree.Tree, error) {
 	if s.stored() && !(s.armed && s.meta.Engine == store.Tmpfs) {
 		return s.packed(i)
@@ -58,7 +58,7 @@ func (s *Session) upperTree(i int) (tree.Tree, error) {
 	return t, nil
 }
 
-// openSides are the trees of a root that are opened when they are asked for first. The zero value has none open.
+// openSides are the two trees of a root, opened on first use. The zero value has none open.
 type openSides struct{ up, low tree.Tree }
 
 // open opens them, and reports whether it had to.

@@ -65,8 +65,8 @@ func (sp *Spare) Ready() bool {
 	return true
 }
 
-// untouched reports whether the upper directory of root i is as it was made, but for
-// what makeUpper will set, and what overlayfs notes of a mount.
+// untouched reports whether the upper directory of root i is as it was made, except for what makeUpper will set and
+// what overlayfs records at a mount.
 func (sp *Spare) untouched(i int) bool {
 	up, err := sp.dir.OpenDir(store.UpperName(i))
 	if err != nil {
@@ -83,8 +83,8 @@ func (sp *Spare) untouched(i int) bool {
 	})
 }
 
-// fits reports whether a session over roots can have the Spare. What overlayfs noted in
-// the upper directories is of these.
+// fits reports whether a session over roots can use the Spare: what overlayfs recorded in the upper directories is
+// about these roots.
 func (sp *Spare) fits(on string, engine Engine, state *tree.Handle, roots []store.Root) bool {
 	if on != "" || engine != 0 && engine != EngineOverlay {
 		return false
@@ -111,7 +111,7 @@ func (sp *Spare) Remove() error {
 	return nil
 }
 
-// take makes it the directory of a session that is being made, and begins its time.
+// take makes it the directory of a session that is being created, and sets the time of its beginning.
 func (sp *Spare) take(s *Session) error {
 	s.dir, s.lock, s.scratch, s.reused = sp.dir, sp.lock, sp.scratch, true
 	sp.state.Close()

@@ -14,14 +14,14 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// lowerTree returns what is below root i; project is the project's own directory, and
-// belongs to the tree then. The caller holds s.mu.
+// lowerTree returns what is below root i; project is the project's own directory, which then belongs to the tree. The
+// caller holds s.mu.
 func (s *Session) lowerTree(i int, project *tree.Handle) (tree.Tree, error) {
 	low := tree.Tree(&tree.Real{H: project})
 	if s.meta.On == "" {
 		return low, nil
 	}
-	// What became of them may have changed since the session was opened.
+	// Their state may have changed since the session was opened.
 	list, err := store.Bases(s.state, filepath.Dir(s.path), s.meta)
 	if err != nil {
 		low.Close()
@@ -49,9 +49,8 @@ func (s *Session) lowerTree(i int, project *tree.Handle) (tree.Tree, error) {
 	return t, nil
 }
 
-// baseState returns the session that s was begun on, and what became of it: while it is
-// Kept, s cannot be committed; when it is Committed, the project has its changes, and
-// is what s is compared with. An empty id: s was begun on none.
+// baseState returns the session that s is based on, and its state: while it is Kept, s cannot be committed; when it is
+// Committed, the project has its changes, and s is compared with the project. An empty id: s is based on none.
 func (s *Session) baseState() (id string, state State, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +71,7 @@ func (s *Session) baseState() (id string, state State, err error) {
 	return s.meta.On, stateOf(m.State), nil
 }
 
-// checkBase says why s cannot be committed, if that is because of what it stands on.
+// checkBase says why s cannot be committed, if the session that it is based on is the reason.
 func (s *Session) checkBase(op string) error {
 	id, state, err := s.baseState()
 	switch {
@@ -102,8 +101,7 @@ func (s *Session) Dependents() ([]string, error) {
 	return list, nil
 }
 
-// checkDependents refuses what would pull the ground from under other sessions. The
-// caller holds s.work.
+// checkDependents refuses changes to a session on which others are based. The caller holds s.work.
 func (s *Session) checkDependents() error {
 	list, err := store.Dependents(s.state, s.dir, s.id)
 	if err != nil || len(list) == 0 {
@@ -112,8 +110,8 @@ func (s *Session) checkDependents() error {
 	return fmt.Errorf("%w: %s", ErrBuiltOn, store.ShortList(list))
 }
 
-// standOn begins s on the session that id names: its roots must be those of that one,
-// or some of them. The returned handle holds that session's lock, until s has its name.
+// standOn bases s on the session that id names: the roots of s must be roots of that one. The returned handle holds
+// that session's lock, until s has its name.
 func (s *Session) standOn(statePath, id string) (lock *tree.Handle, err error) {
 	fail := func(err error) (*tree.Handle, error) {
 		lock.Close()

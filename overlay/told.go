@@ -12,7 +12,7 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
-// public makes errors of the packages below those that are documented here.
+// public turns errors of the packages below into those that this package documents.
 func public(err error) error {
 	switch e := err.(type) {
 	case *fs.PathError:
@@ -37,7 +37,7 @@ func public(err error) error {
 	return err
 }
 
-// conflictError tells of what is in the way of a transaction.
+// conflictError lists what prevents a transaction.
 func conflictError(e *tx.ClashError) *ConflictError {
 	list := make([]Conflict, len(e.Clashes))
 	for i, k := range e.Clashes {
@@ -60,19 +60,19 @@ func version(st tree.Stat) Version {
 	return v
 }
 
-// kindNamed is a kind that a journal has.
+// kindNamed is the kind with a name in a journal.
 func kindNamed(name string) (k Kind) {
 	_ = k.UnmarshalText([]byte(name)) // which was checked when it was read
 	return k
 }
 
-// stateOf is a state that is stored.
+// stateOf is the State for a stored one.
 func stateOf(stored store.State) (s State) {
 	_ = s.UnmarshalText([]byte(stored)) // which was checked when it was read
 	return s
 }
 
-// engineOf is an engine that is stored.
+// engineOf is the Engine for a stored one.
 func engineOf(stored store.Engine) (e Engine) {
 	_ = e.UnmarshalText([]byte(stored)) // which was checked when it was read
 	return e

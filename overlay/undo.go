@@ -52,7 +52,8 @@ func (s *Session) Undo(ctx context.Context, o UndoOptions) (err error) {
 	equal := sameAsSession{s: s}
 	defer equal.close()
 	err = t.SinceThen(ctx, func(at store.Place) bool { return s.gitFileAt(at) == gitNote }, equal.at)
-	// What was opened to look may be moved now: then nobody would find it to close it.
+	// Directories that were made accessible for the comparison may be moved now: then nobody would find them to
+	// restore their modes.
 	if err := cmp.Or(err, t.Doors.Relock()); err != nil {
 		return err
 	}
@@ -81,8 +82,8 @@ func (c *sameAsSession) close() {
 	}
 }
 
-// at reports whether the object of the project that is at a place, in the directory low, is what the session has there. If
-// that cannot be told, it is not; but what its owner may not read is.
+// at reports whether the project's object at a place, in the directory low, is what the session has there. If that is
+// unknown, it is not; but an object that its owner may not read counts as the same.
 func (c *sameAsSession) at(at store.Place, low tree.Dir, now tree.Stat) bool {
 	top, ok := c.ups[at.Root]
 	if !ok {
@@ -109,7 +110,7 @@ func (c *sameAsSession) at(at store.Place, low tree.Dir, now tree.Stat) bool {
 	return same && err == nil || err == unix.EACCES
 }
 
-// takeAllBack makes the project be as before, or leaves it as it was.
+// takeAllBack restores the earlier state of the project, or changes nothing.
 func (s *Session) takeAllBack(t *tx.Tx) error {
 	err := s.book.MarkPending()
 	if err == nil {
@@ -153,7 +154,7 @@ func (s *Session) undrop() error {
 		now, ok := l.At[at]
 		switch {
 		case ok && now.Lower != p.Now.Lower:
-			// A commit that was taken back touched the project's object since.
+			// A commit that was taken back has touched the project's object since.
 			l.Set(at, store.Settled{Lower: now.Lower})
 		case p.Was == nil:
 			delete(l.At, at)
@@ -165,7 +166,7 @@ func (s *Session) undrop() error {
 	return s.revive(&m)
 }
 
-// revive makes the session Kept as m says, if what it was begun on is there.
+// revive makes the session Kept, with the data m, if the session that it is based on exists.
 func (s *Session) revive(m *store.Meta) error {
 	list, err := store.Bases(s.state, "", m)
 	store.CloseBases(list)
@@ -185,7 +186,7 @@ func (s *Session) revive(m *store.Meta) error {
 	return nil
 }
 
-// undo takes back what was done last, unless that was a commit; ok says that it was not.
+// undo takes back the last operation, unless that was a commit; ok says that it was not.
 func (s *Session) undo(ctx context.Context) (ok bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return true, err
