@@ -24,6 +24,7 @@ func TestWays(t *testing.T) {
 		{"no exchange", func(s *Session) { s.log.Plain = true }},
 		{"another file system", func(s *Session) { s.log.Far = true }},
 		{"another file system, no exchange", func(s *Session) { s.log.Far, s.log.Plain = true, true }},
+		{"exchanged directories get another time", func(s *Session) { s.log.Stamps = true }},
 		{"directories cannot be renamed", func(s *Session) { s.stiff = true }},
 		{"another file system, directories cannot be renamed", func(s *Session) { s.log.Far, s.stiff = true, true }},
 	} {

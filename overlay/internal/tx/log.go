@@ -19,6 +19,7 @@ type Log struct {
 	Meta    func() *store.Meta
 	SetMeta func(*store.Meta, *tree.Flusher) error
 
-	// For tests: rename only as every file system can; stages in the project always.
-	Plain, Far bool
+	// For tests: rename only as every file system can; stages in the project always; exchanged directories get the time
+	// of that.
+	Plain, Far, Stamps bool
 }

@@ -18,12 +18,41 @@ func (t *Tx) conflict(n Node, why string) error {
 	return &ClashError{[]Clash{{Root: t.s.Roots[n.Root], Path: string(n.Path), Why: why}}}
 }
 
-// exchange swaps two names.
+// exchange swaps two names. XFS gives directories the time of that: they get back the one they had.
 func (t *Tx) exchange(a *tree.Handle, from string, b *tree.Handle, to string) error {
 	if t.Plain {
 		return unix.EINVAL
 	}
-	return a.RenameTo(from, b, to, unix.RENAME_EXCHANGE)
+	x, xerr := a.Lstat(from)
+	y, yerr := b.Lstat(to)
+	if err := a.RenameTo(from, b, to, unix.RENAME_EXCHANGE); err != nil {
+		return err
+	}
+	if xerr == nil {
+		t.keepTime(b, to, x)
+	}
+	if yerr == nil {
+		t.keepTime(a, from, y)
+	}
+	return nil
+}
+
+// keepTime gives a directory the modification time back that it had. Where that is not allowed it has a newer one.
+func (t *Tx) keepTime(d *tree.Handle, name string, was tree.Stat) {
+	if !was.IsDir() {
+		return
+	}
+	h, err := d.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil {
+		return
+	}
+	defer h.Close()
+	if t.s.Stamps {
+		_ = h.SetMtime(unix.Timespec{Nsec: unix.UTIME_NOW})
+	}
+	if st, err := h.Stat(); err == nil && st.Dev == was.Dev && st.Ino == was.Ino && st.Mtime != was.Mtime {
+		_ = h.SetMtime(was.Mtime)
+	}
 }
 
 // across exchanges or moves directories among other objects: x goes from a to b, y the
