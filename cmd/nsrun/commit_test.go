@@ -101,9 +101,9 @@ func (c committing) away(t *testing.T) {
 		{[]string{"ls"}, 0, " was interrupted, and stays so: "},
 		{[]string{"show", newest}, 125, "state    interrupted"},
 		{[]string{"doctor", "--sessions"}, 0, " interrupted: 2"},
-		{[]string{"gc", newest}, 125, "could neither be finished nor taken back"},
+		{[]string{"gc", newest}, 125, "could be neither finished nor taken back"},
 		{[]string{"gc"}, 0, "stays so"},
-		{[]string{"gc", "--kept", "--older", "0"}, 125, "could neither be finished nor taken back"},
+		{[]string{"gc", "--kept", "--older", "0"}, 125, "could be neither finished nor taken back"},
 		{[]string{"commit", newest}, 125, "open "},
 		{[]string{"discard", newest}, 125, "open "},
 	} {

@@ -31,6 +31,10 @@ func TestSystemConfig(t *testing.T) {
 	if err := os.WriteFile(bin, self, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	// etckeeper makes /etc a work tree, in which root's commands can have made links.
+	if err := unix.Mknod(filepath.Join(upper, ".git"), unix.S_IFCHR, 0); err != nil {
+		t.Fatal(err)
+	}
 	data := fmt.Sprintf("lowerdir=/etc,upperdir=%s,workdir=%s/work", upper, dir)
 	if err := unix.Mount("overlay", "/etc", "overlay", 0, data); err != nil {
 		testenv.Skip(t, "overlay", err.Error())
