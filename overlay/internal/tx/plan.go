@@ -178,6 +178,12 @@ func (c *Writer) touch(at store.Place, low tree.Stat, after int64) error {
 		c.touched = make(map[store.Place]bool)
 	}
 	c.touched[at] = true
+	if !low.IsDir() {
+		if c.retimes == nil {
+			c.retimes = make(map[rootFile]int64)
+		}
+		c.retimes[rootFile{at.Root, low.Ino}] = after
+	}
 	c.Tx.Journal.Times = append(c.Tx.Journal.Times, Retime{
 		Root: at.Root, Path: store.Text(at.Path), Ino: low.Ino,
 		Before: low.Mtime.Nano(), After: after, Clean: !c.Changed(at, low),
@@ -236,13 +242,9 @@ func (c *Writer) regard(n Item) (Regard, error) {
 
 // retimed corrects the identities of new names of files that get another time.
 func (c *Writer) retimed() {
-	after := map[uint64]int64{}
-	for _, r := range c.Tx.Journal.Times {
-		after[r.Ino] = r.After
-	}
 	for i := range c.Tx.Journal.Nodes {
 		n := &c.Tx.Journal.Nodes[i]
-		if ns, ok := after[n.New.Ino]; ok && n.New.Mtime != 0 {
+		if ns, ok := c.retimes[rootFile{n.Root, n.New.Ino}]; ok && n.New.Mtime != 0 {
 			n.New.Mtime = ns
 		}
 	}

@@ -66,6 +66,12 @@ type file struct {
 	ino uint64
 }
 
+// A rootFile is a file by its number in a root: another root can be on another file system, which has the number too.
+type rootFile struct {
+	root int
+	ino  uint64
+}
+
 // A Writer makes everything new of a transaction, and plans what is moved where.
 type Writer struct {
 	Tx      *Tx
@@ -82,6 +88,7 @@ type Writer struct {
 	planned []Item               // what the journal's nodes are made of
 	linked  []file               // files of the project that get more names
 	touched map[store.Place]bool // what is in the journal's times
+	retimes map[rootFile]int64   // what these are to be, of files
 	stays   []Stay               // those of the journal that nobody had changed since the session began
 	Copier  tree.Copier
 	Apart   map[store.Place]bool // directories that objects cannot be renamed to from elsewhere

@@ -1,0 +1,43 @@
+//go:build linux
+
+package tx
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/store"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
+)
+
+// TestRetimed: a new name of a file that gets another time has that. What has only the same number does not: a directory,
+// and a file of another root, which can be on another file system.
+func TestRetimed(t *testing.T) {
+	const file, dir, was, after = 7, 8, 100, 200
+	new := func(root int, ino uint64) Node {
+		return Node{Root: root, New: Ident{Ino: ino, Mode: unix.S_IFREG | 0o644, Mtime: was}}
+	}
+	c := &Writer{
+		Tx:      &Tx{Journal: &Journal{Nodes: []Node{new(0, file), new(1, file), new(0, dir), new(1, dir)}}},
+		Changed: func(store.Place, tree.Stat) bool { return false },
+	}
+	for path, st := range map[string]tree.Stat{
+		"f": {Ino: file, Mode: unix.S_IFREG | 0o644}, "d": {Ino: dir, Mode: unix.S_IFDIR | 0o755},
+	} {
+		for range 2 {
+			if err := c.touch(store.Place{Path: path}, st, after); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if n := len(c.Tx.Journal.Times); n != 2 {
+		t.Errorf("%d times of two objects", n)
+	}
+	c.retimed()
+	for i, want := range []int64{after, was, was, was} {
+		if n := c.Tx.Journal.Nodes[i]; n.New.Mtime != want {
+			t.Errorf("number %d of root %d: time %d, want %d", n.New.Ino, n.Root, n.New.Mtime, want)
+		}
+	}
+}
