@@ -26,15 +26,15 @@ func about(o *mcpargs.Options, c nsrun.Config) (project, changes, end string) {
 	}
 	switch o.After {
 	case mcpargs.Commit:
-		changes = "What a command changes there is in the project when it has ended; the user can take it back. What would be run there by itself later (git hooks, settings of editors and agents, .envrc and the like) is held back until the user commits it."
+		changes = "What a command changes there is in the project when the command has ended, and the user can undo it. Files that other programs would run later by themselves (git hooks, settings of editors and agents, .envrc and the like) are held back until the user commits them."
 	case mcpargs.Keep:
-		changes = "What commands change there is seen by the commands that follow, and by nobody else until the user commits it: other tools see the files as they were."
+		changes = "Later commands see what a command changes there. Nobody else does until the user commits it: other tools see the files as they were."
 	case mcpargs.Discard:
-		changes = "What a command changes there is thrown away when it has ended."
+		changes = "What a command changes there is discarded when the command has ended."
 	}
-	end = "A command ends with all that it started: nothing goes on in the background."
+	end = "When a command ends, everything that it started ends, too: nothing keeps running in the background."
 	if o.Timeout > 0 {
-		end += fmt.Sprintf(" After %s it is ended.", o.Timeout)
+		end += fmt.Sprintf(" A command is ended after %s.", o.Timeout)
 	}
 	return project, changes, end
 }
@@ -49,7 +49,7 @@ func unsandboxed(c nsrun.Config) bool {
 }
 
 // withoutSandbox is what holds then.
-const withoutSandbox = "There is NO SANDBOX: commands can do all that the user can. They can write everywhere, what they change is changed at once, and they reach the network."
+const withoutSandbox = "There is NO SANDBOX: commands can do everything that the user can. They can write everywhere, their changes take effect at once, and they reach the network."
 
 func instructions(o *mcpargs.Options, c nsrun.Config) string {
 	if unsandboxed(c) {
@@ -58,7 +58,7 @@ func instructions(o *mcpargs.Options, c nsrun.Config) string {
 	project, changes, _ := about(o, c)
 	return "Runs shell commands in a sandbox: " + toolName + ". They can write to " + project +
 		", and to $HOME/playground; everything else is read-only, and secrets are hidden. " + changes +
-		" There is no network" + reached(c) + ", unless `network` is true and the user allows it, who is asked every time."
+		" There is no network" + reached(c) + ", unless `network` is true and the user, who is asked every time, allows it."
 }
 
 // reached is what commands reach of the network without being asked, if there is anything.
@@ -74,7 +74,7 @@ func reached(c nsrun.Config) string {
 }
 
 func description(o *mcpargs.Options, c nsrun.Config) string {
-	const first = `Run a terminal command in the project's root directory (or specified working directory) and return the output: standard output, then standard error, then the exit code if it is not zero. Text that starts with "ERROR: " says why a command was not run, or not to its end.`
+	const first = `Run a terminal command in the project's root directory (or specified working directory) and return the output: standard output, then standard error, then the exit code if it is not zero. Text that starts with "ERROR: " says why a command was not run, or was not run to its end.`
 	if unsandboxed(c) {
 		return first + "\n\n" + withoutSandbox + "\n\nStandard input is empty."
 	}
@@ -87,7 +87,7 @@ func description(o *mcpargs.Options, c nsrun.Config) string {
 	}
 	home := ""
 	if c.Home == nsrun.HomeLayer {
-		home = "\n  - the rest of $HOME, such as caches and settings: what is written there is seen by later commands of this project only, not by the user"
+		home = "\n  - the rest of $HOME, such as caches and settings: only later commands of this project see what is written there; the user does not"
 	}
 	return first + `
 
@@ -101,7 +101,7 @@ File System Permissions:
 
 Network Access:
 - By default, this tool does not have access to the network` + reached(c) + `.
-- If you require access to the network, you must set the ` + "`network`" + ` parameter to ` + "`true`" + `. The user is asked every time, for this one command, and it is not run if they say no.
+- If you require access to the network, you must set the ` + "`network`" + ` parameter to ` + "`true`" + `. The user is asked every time; if they say no, the command is not run.
 - For fetching websites or web content, use a tool that is made for it instead of this one, if you have one.
 
 Standard input is empty. ` + end + `
@@ -134,7 +134,7 @@ const inputSchema = `{
 const outputSchema = `{
   "type": "object",
   "properties": {
-    "text": {"type": "string", "description": "Standard output, then standard error, then the exit code if it is not zero; ERROR: and why, if the command was not run, or not to its end."},
+    "text": {"type": "string", "description": "Standard output, then standard error, then the exit code if it is not zero; ERROR: and the reason, if the command was not run, or was not run to its end."},
     "exit_code": {"type": ["integer", "null"], "description": "null: the command was not run."},
     "signal": {"type": "string"},
     "timed_out": {"type": "boolean"},
@@ -157,7 +157,7 @@ const outputSchema = `{
       "runs": {"type": "string"}
     }, "required": ["kind", "root", "path", "mode", "size"]}},
     "changes_total": {"type": "integer", "description": "How many changes there are; the list ends after the first ones."},
-    "held": {"type": "array", "description": "Changes that are not in the project, because they would be run there later; the user decides.", "items": {"type": "object", "properties": {
+    "held": {"type": "array", "description": "Changes that are not in the project, because other programs would run these files later by themselves; the user decides.", "items": {"type": "object", "properties": {
       "root": {"type": "string"},
       "path": {"type": "string"},
       "reason": {"type": "string"}
