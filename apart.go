@@ -21,8 +21,8 @@ var (
 	errMountsBelow = errors.New("changes to it cannot be kept apart: other file systems are mounted in it")
 )
 
-// keepApart has a command write to a layer, or to a copy, wherever it would write in place. What it wrote is gone with the
-// session.
+// keepApart makes a command write to a layer, or to a copy, wherever it would write in place. Its changes are gone with
+// the session.
 func (x *Execution) keepApart(f *plan.Facts, box *plan.Sandbox) error {
 	for i := range box.Mounts {
 		m := &box.Mounts[i]
@@ -44,7 +44,7 @@ func (x *Execution) keepApart(f *plan.Facts, box *plan.Sandbox) error {
 	return nil
 }
 
-// apart is what a command has in place of a bind that it writes to; n is a number that no other one has.
+// apart replaces a bind that the command writes to; n is a unique number.
 func (x *Execution) apart(m *mounts.Mount, table []mounts.Info, n int) (mounts.Mount, error) {
 	fi, err := os.Lstat(m.Source)
 	switch {
@@ -68,7 +68,7 @@ func (x *Execution) apart(m *mounts.Mount, table []mounts.Info, n int) (mounts.M
 	return mounts.Bind(copied, m.Target), copyFile(m.Source, copied)
 }
 
-// copyFile makes a copy with the same permissions, in a directory in which nobody else writes.
+// copyFile makes a copy with the same permissions, in a directory that only this process writes to.
 func copyFile(from, to string) error {
 	in, err := os.OpenFile(from, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -74,7 +74,7 @@ func (q Question) String() string {
 		utf8.RuneCountInString(q.Command), kind, string(start[:min(len(start), longQuestion/4)]))
 }
 
-// begin is how a command begins, on one line.
+// begin is the beginning of a command, on one line.
 func begin(command string) string {
 	words := []rune(strings.Join(strings.Fields(command), " "))
 	if len(words) > longQuestion/4 {
@@ -83,8 +83,8 @@ func begin(command string) string {
 	return string(words)
 }
 
-// longQuestion is from how many characters on a window may not show a whole question, or
-// not so that it looks like one.
+// longQuestion is the number of characters from which a window may not show a whole question, or not in a way that it
+// looks like one.
 const longQuestion = 240
 
 // Answer is the answer to a Question. The zero Answer is Deny.

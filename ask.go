@@ -14,7 +14,7 @@ import (
 	"github.com/nsrun/nsrun/internal/host"
 )
 
-// approve asks for all that a request wants beyond the Config.
+// approve asks about everything that a request wants beyond the Config.
 func (r *Runner) approve(ctx context.Context, q *Request) error {
 	about := Question{Command: q.text()}
 	if r.config.Project != "" {
@@ -84,7 +84,7 @@ func (r *Runner) ask(ctx context.Context, q Question) error {
 		}
 		r.answers[key] = answer.Allows()
 		r.mu.Unlock()
-		// Without a project it would be for all of them.
+		// Without a project, the answer would apply to all of them.
 		if answer >= DenyAlways && store != nil && q.Project != "" {
 			err = store.SetPermission(q.Project, string(q.Action), q.Target, answer.Allows())
 		}
@@ -98,13 +98,13 @@ func (r *Runner) ask(ctx context.Context, q Question) error {
 	return nil
 }
 
-// permission is what is remembered of an answer.
+// permission is the remembered part of an answer.
 type permission struct {
 	action Action
 	target string
 }
 
-// unique is a target that no other question has.
+// unique returns a target that no other question has.
 func unique() string {
 	var b [16]byte
 	for n := 0; n < len(b); {

@@ -40,7 +40,7 @@ func ParseBackend(name string) (Backend, error) {
 	return named[Backend](backendNames[:], name, "only auto, native and landlock")
 }
 
-// nameOf is the name of a value; if it has none, it is other.
+// nameOf is the name of a value; without a name, it is other.
 func nameOf[T ~uint8](names []string, value T, other string) string {
 	if int(value) >= len(names) {
 		return other
@@ -48,7 +48,7 @@ func nameOf[T ~uint8](names []string, value T, other string) string {
 	return names[value]
 }
 
-// named is the value that has a name. If none has, the error says only.
+// named is the value with a name. If there is none, the error contains only, the list of valid names.
 func named[T ~uint8](names []string, name, only string) (T, error) {
 	if i := slices.Index(names, name); i >= 0 {
 		return T(i), nil

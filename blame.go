@@ -16,15 +16,16 @@ import (
 	"github.com/nsrun/nsrun/internal/attempts"
 )
 
-// Many programs meet a refusal that they can do without, and fail later of something else. What a program thinks nobody can
-// know, but what it did next, and what it said on standard error, can be seen: it failed of what its last message names; else
-// of what it did last. A process fails of what its last child failed of, if it says nothing else itself.
+// Many programs can do without something that they were refused, and fail later for another reason. Nobody can know a
+// program's reasons, but nsrun can observe what it does next and what it writes to standard error: it failed because of
+// what its last message names, or else because of what it did last. If a process writes nothing itself, it failed for
+// the same reason as its last child.
 //
-// The network is another matter. Programs ask it beside their work, such as for a newer version of themselves, and helpers ask it
-// for others. So what they say counts more, and what all say that the asking process comes from; and threads that work at the
-// same time say nothing of each other.
+// The network is different. Programs use it for things other than their work, such as looking for a newer version of
+// themselves, and helpers use it for other processes. So messages count more, also those of all ancestors of the
+// process; and threads that work at the same time say nothing about each other.
 
-// blame finds out of which refusals a command failed. The zero blame has seen nothing.
+// blame finds out which refusals made a command fail. The zero blame has observed nothing.
 type blame struct {
 	of     map[int]*followed // the processes that met a refusal, or have a child that failed of one
 	reason []int             // what the command failed of, where it has ended
@@ -42,11 +43,11 @@ type followed struct {
 	quiet bool     // no message since then
 	out   string   // its standard output, which it may close before it ends
 	from  int      // the process that has forked it, and executes the same program; 0: none is known
-	// complained says that it has said something about the network since that was refused.
+	// complained says that it has written something about the network since that was refused.
 	complained bool
 }
 
-// met is a refusal, by its place in the list.
+// met is a refusal, by its index in the list.
 type met struct {
 	index  int
 	target string // of the network an address, a name, or empty
@@ -67,8 +68,8 @@ type fault struct {
 	times   int    // of its parent
 }
 
-// mostOwn is how many paths of a process are kept, mostMet how many refusals, and mostText how much of a message. mostFollowed is how
-// many processes are: their ends are seen, but not where they are killed.
+// mostOwn is how many paths of a process are kept, mostMet how many refusals, and mostText how much of a message.
+// mostFollowed is how many processes are followed: their ends are observed, unless they are killed.
 const mostOwn, mostMet, mostText, mostFollowed = 64, 256, 4096, 4096
 
 func (b *blame) follow(process int) *followed {
@@ -83,7 +84,7 @@ func (b *blame) follow(process int) *followed {
 	return f
 }
 
-// meet adds a refusal, of which a command can meet any number.
+// meet adds a refusal; a command can cause any number of them.
 func (f *followed) meet(m met) {
 	f.times++
 	f.met = slices.DeleteFunc(f.met, func(other met) bool { return other == m })
@@ -93,7 +94,7 @@ func (f *followed) meet(m met) {
 	f.met = append(f.met, m)
 }
 
-// refused notes a refusal. Others that execute the same program may say it: they have forked the process.
+// refused records a refusal. Processes that execute the same program may report it, if they have forked the process.
 func (b *blame) refused(p attempts.Process, m met) {
 	m.alone = p.Threads == 1
 	m.by, _, _ = strings.Cut(p.Program, " ")
@@ -114,7 +115,7 @@ func (b *blame) refused(p attempts.Process, m met) {
 	}
 }
 
-// refusedNet notes a refusal of the network.
+// refusedNet records a refusal of the network.
 func (b *blame) refusedNet(p attempts.Process, f *followed, m met) {
 	f.quiet = false // it goes on after a child's end
 	f.meet(m)
@@ -131,7 +132,7 @@ func (b *blame) Follows(process int) bool {
 	return process < 0 && len(b.of) > 0 || b.of[process] != nil
 }
 
-// Tried notes that a process used a path, or failed to for a reason of its own.
+// Tried records that a process used a path, or failed to for a reason of its own.
 func (b *blame) Tried(process int, name string, failed bool) {
 	f := b.of[process]
 	if f == nil || noise(name, len(f.text) > 0 && !f.fresh) || f.again(name) {
@@ -149,7 +150,7 @@ func (b *blame) Tried(process int, name string, failed bool) {
 	}
 }
 
-// again reports whether a path is the one that was refused last, or the directory that it is in.
+// again reports whether a path is the last one that was refused, or its directory.
 func (f *followed) again(name string) bool {
 	if len(f.met) == 0 {
 		return false
@@ -158,10 +159,10 @@ func (f *followed) again(name string) bool {
 	return name == last || name == path.Dir(last)
 }
 
-// Executed notes that a process executes another program: what it met before is over.
+// Executed records that a process executes another program: what happened to it before no longer counts.
 func (b *blame) Executed(process int) { delete(b.of, process) }
 
-// Said notes what a process writes to standard error.
+// Said records what a process writes to standard error.
 func (b *blame) Said(process int, text []byte) {
 	f := b.of[process]
 	if f == nil {
@@ -179,13 +180,14 @@ func (b *blame) Said(process int, text []byte) {
 	f.complained = f.complained || slices.ContainsFunc(f.met, func(m met) bool { return m.net && (about || m.inText(text)) })
 }
 
-// Ended notes that a process ends.
+// Ended records that a process ends.
 func (b *blame) Ended(p attempts.Process, status int, command bool) {
 	var reason []int
 	parent := b.of[p.Parent]
 	if status != 0 {
 		reason = b.of[p.Host].reason(shells(p.Program))
-		// Who fails without a word, and reads what another one should have written, may fail of that.
+		// A process that fails without a message, and reads what another process should have written, may have
+		// failed because of that one.
 		if c := parent.lastChild(); reason == nil && b.of[p.Host] == nil && c != nil && feeds(c, p) {
 			reason = c.reason
 		}
@@ -215,7 +217,7 @@ func (b *blame) Ended(p attempts.Process, status int, command bool) {
 // silent reports whether a process that met a refusal has said nothing.
 func (f *followed) silent() bool { return f != nil && f.child == nil && len(f.text) == 0 }
 
-// ofForked is what a process failed of that another one has forked, and that is still there: it may wait to be ended.
+// ofForked returns why a process failed that another one has forked and that still exists: it may wait to be killed.
 func (b *blame) ofForked(process int) []int {
 	for _, f := range b.of {
 		if reason, _ := f.named(); f.from == process && reason != nil {
@@ -225,7 +227,7 @@ func (b *blame) ofForked(process int) []int {
 	return nil
 }
 
-// signaled notes what a command failed of that has not said that it ends: a signal ended it.
+// signaled records why a command failed that did not end by itself: a signal ended it.
 func (b *blame) signaled(process int) {
 	if f := b.of[process]; f != nil && b.reason == nil {
 		b.reason, _ = f.named()
@@ -244,7 +246,7 @@ func feeds(c *fault, p attempts.Process) bool {
 	return c.out == p.In && strings.HasPrefix(p.In, "pipe:")
 }
 
-// reason is what a process failed of; nil: something of its own.
+// reason returns why a process failed; nil: for a reason of its own.
 func (f *followed) reason(shell bool) []int {
 	if f == nil {
 		return nil
@@ -275,7 +277,7 @@ func (f *followed) reason(shell bool) []int {
 	return []int{last.index}
 }
 
-// named is what the last message of a process names. said: it names something, if only a path of its own.
+// named returns what the last message of a process names. said: it names something, if only a path of its own.
 func (f *followed) named() (reason []int, said bool) {
 	words := map[string]bool{}
 	text := errorsOnly(f.text)
@@ -316,10 +318,10 @@ func (f *followed) named() (reason []int, said bool) {
 	return nil, false
 }
 
-// inText reports whether a message has the name or the address of something of the network.
+// inText reports whether a message contains the name or the address of this network target.
 func (m *met) inText(text []byte) bool { return hasHost(text, m.target) || hasHost(text, m.host) }
 
-// hasHost reports whether a text has a host, and not as a part of another one.
+// hasHost reports whether a text contains a host, but not as a part of another one.
 func hasHost(text []byte, host string) bool {
 	if host == "" {
 		return false
@@ -346,7 +348,7 @@ func hasHost(text []byte, host string) bool {
 	}
 }
 
-// resolves reports whether C libraries read a path to find out the address of a host.
+// resolves reports whether C libraries read a path to find the address of a host.
 func resolves(name string) bool {
 	switch name {
 	case "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf", "/etc/services", "/etc/ld.so.cache":
@@ -355,8 +357,8 @@ func resolves(name string) bool {
 	return strings.HasPrefix(path.Base(name), "libnss_")
 }
 
-// names reports whether one of the words is a path, its last name, or something in it. Its last name says nothing where the program
-// that met it has that name, which programs say for many reasons.
+// names reports whether one of the words is a path, its last element, or something in it. The last element does not
+// count if it is also the name of the program that was refused: programs print that for many reasons.
 func names(words map[string]bool, target, program string) bool {
 	base := path.Base(target)
 	if words[target] || words[base] && base != "." && base != program {
@@ -370,7 +372,7 @@ func names(words map[string]bool, target, program string) bool {
 	return false
 }
 
-// errorsOnly is a message without its warnings, and without lines of source that something points at.
+// errorsOnly removes warnings from a message, and lines of source code that it quotes.
 func errorsOnly(text []byte) (left []byte) {
 	lines := slices.Collect(bytes.Lines(text))
 	for i, line := range lines {
@@ -382,7 +384,7 @@ func errorsOnly(text []byte) (left []byte) {
 	return left
 }
 
-// refersBack reports whether a message is about those before it.
+// refersBack reports whether a message refers to those before it.
 func refersBack(text []byte) bool {
 	return containsAny(text, "previous error", "(code ", "log of this run")
 }
@@ -393,13 +395,13 @@ func about(text []byte, program string) bool {
 	return containsAny(text, "status", "exit code", "error 1", "error 2", "] error ", "command failed", "failed with", "exited", "clone of", "failed to clone", name)
 }
 
-// aboutAccess reports whether a message without a name can be about what was refused.
+// aboutAccess reports whether a message that names nothing can be about a refusal.
 func aboutAccess(text []byte) bool {
 	return containsAny(text, "cannot", "can't", "could not", "couldn't", "unable", "fail", "denied", "read-only", "readonly", "permi", "writ", "open",
 		"access", "creat", "missing", "not found", "no such", "connect", "died at", "read error")
 }
 
-// aboutNetwork reports whether a message is about the network. Where in a program that happened does not count.
+// aboutNetwork reports whether a message is about the network. Where in a program an error occurred does not count.
 func aboutNetwork(text []byte) bool {
 	var said []byte
 	for line := range bytes.Lines(text) {
@@ -419,25 +421,26 @@ func containsAny(text []byte, words ...string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return bytes.Contains(lower, []byte(word)) })
 }
 
-// shells reports whether a program says what scripts tell it to say.
+// shells reports whether a program prints what scripts tell it to print.
 func shells(program string) bool {
 	name, _, _ := strings.Cut(program, " ")
 	return slices.Contains([]string{"sh", "dash", "bash", "zsh", "ksh", "busybox", "fish"}, name)
 }
 
-// givesUp reports whether a program is one that scripts end with after something failed.
+// givesUp reports whether scripts end with this program after something failed.
 func givesUp(program string) bool {
 	name, _, _ := strings.Cut(program, " ")
 	return slices.Contains([]string{"rm", "rmdir", "kill", "cat", "echo", "printf", "date", "sleep", "tput", "logger", "umount"}, name)
 }
 
-// harmless reports whether no program fails of it without a word: what Python compiled, and Java's counters.
+// harmless reports whether no program fails silently because of this path: Python's compiled files, and Java's
+// counters.
 func harmless(target string) bool {
 	return strings.Contains(target, "__pycache__") || strings.HasPrefix(path.Base(target), "hsperfdata_")
 }
 
-// noise reports whether a path says nothing of what a program does: it takes its messages from there, or, in the middle of one,
-// the lines of its source; or it is a link, which may have been a path.
+// noise reports whether a path says nothing about what a program does: it reads its messages there, or, while it writes
+// one, the lines of its source; or it is a link, which may have been a path.
 func noise(name string, message bool) bool {
 	switch path.Ext(name) {
 	case ".mo", ".cat":

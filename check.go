@@ -11,8 +11,8 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// check finds what no part of a Config can be. What Discard or Commit was meant to be
-// must not become another one of them.
+// check finds mistakes that are independent of the machine. A Config that was meant to discard or commit must never do
+// something else.
 func (c *Config) check() error {
 	text := ""
 	switch {
@@ -61,10 +61,10 @@ func (c *Config) check() error {
 // playground reports whether commands have one.
 func (c *Config) playground() bool { return !c.NoPlayground && !c.small() }
 
-// small reports whether commands see next to nothing of the host.
+// small reports whether commands see almost nothing of the host.
 func (c *Config) small() bool { return c.has(StrictPreset) || c.has(WorkspaceRootPreset) }
 
-// after is what becomes of changes.
+// after is what happens to changes.
 func (c *Config) after() After {
 	if c.has(TestPreset) && c.After != Hold {
 		return Discard

@@ -8,9 +8,8 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// clearings deal with what is left of sessions that are gone, which the next command need
-// not wait for: what was not written to is kept for it, the rest removed. What cannot be
-// removed is left to overlay.Clean.
+// clearings handle in the background what is left of sessions that have ended: directories without changes are kept for
+// the next command, the others are removed. What cannot be removed is left to overlay.Clean.
 type clearings struct {
 	slots chan struct{} // of those under way: who writes much must not get ahead of them
 	all   sync.Mutex    // held by who wants all slots
@@ -43,7 +42,7 @@ func (c *clearings) retire(s *overlay.Session) error {
 	return nil
 }
 
-// put reports whether there is room for sp.
+// put keeps sp, and reports whether there was room for it.
 func (c *clearings) put(sp *overlay.Spare) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,7 +63,7 @@ func (c *clearings) spare() (sp *overlay.Spare) {
 	return sp
 }
 
-// close removes all that is there, and waits for that.
+// close removes all spares, and waits for that.
 func (c *clearings) close() (err error) {
 	c.mu.Lock()
 	spares := c.spares

@@ -10,9 +10,8 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// withoutCore adds a limit by which nothing is dumped: one byte is too little for a file, and means nothing at all
-// for a program that takes dumps, which zero does not (core(5)). Such a program would run outside, on what
-// the command has in its memory.
+// withoutCore adds a limit that prevents core dumps. One byte is too little for a file, and disables programs that
+// receive dumps; zero does not (core(5)). Such a program would run outside the sandbox, with the memory of the command.
 func withoutCore(limits []nsexec.Rlimit) []nsexec.Rlimit {
 	var now unix.Rlimit
 	if slices.ContainsFunc(limits, func(l nsexec.Rlimit) bool { return l.Resource == unix.RLIMIT_CORE }) ||

@@ -24,7 +24,7 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// Credentials: for each a port of the command's own loopback device, whose listener the sandbox makes and hands over. A
+// Credentials: each has a port of the command's own loopback device, whose listener the sandbox makes and hands over. A
 // gateway outside serves it. No other process of the host can reach it.
 
 const (
@@ -41,7 +41,7 @@ type route struct {
 	serve func(net.Listener) error
 }
 
-// checkCredentials finds what can be none.
+// checkCredentials finds invalid ones.
 func (c *Config) checkCredentials() string {
 	if len(c.Credentials) == 0 {
 		return ""
@@ -108,7 +108,7 @@ func (x *Execution) openCredentials(suspect func(dir string) bool) error {
 	return nil
 }
 
-// secretOf is the way to a secret, which is read when it is needed; file is where it is, if it is in a file.
+// secretOf returns a function that reads a secret when it is needed; file is its path, if it is in a file.
 func (x *Execution) secretOf(rule *credential.Rule, suspect func(dir string) bool) (secret func(context.Context) (string, error), file string, err error) {
 	if rule.Git {
 		g, err := newGitCredential(x, *rule, suspect)
@@ -138,7 +138,8 @@ func (x *Execution) secretOf(rule *credential.Rule, suspect func(dir string) boo
 	}, file, nil
 }
 
-// keepsCredentials takes what holds secrets out of what was planned, and refuses to go on if the command would have one.
+// keepsCredentials removes from the plan what contains secrets, and returns an error if the command could still read
+// one.
 func (x *Execution) keepsCredentials(box *plan.Sandbox) error {
 	for _, r := range x.services.routes {
 		fail := func(text string) error { return &Error{"use credential for", r.rule.Name(), errors.New(text)} }
@@ -163,10 +164,10 @@ func (x *Execution) keepsCredentials(box *plan.Sandbox) error {
 	return nil
 }
 
-// leastSecret is the length from which variables are looked through for a secret: a shorter text is in many.
+// leastSecret is the length from which variables are searched for a secret: shorter texts occur in many variables.
 const leastSecret = 6
 
-// addGateways has the sandbox make the sockets.
+// addGateways makes the sandbox create the sockets.
 func (x *Execution) addGateways(cmd *nsexec.Cmd) {
 	s := &x.services
 	if len(s.routes) == 0 {
@@ -183,7 +184,7 @@ func (x *Execution) addGateways(cmd *nsexec.Cmd) {
 	sandbox.Of(cmd).AddSockets(list, s.serveGateways)
 }
 
-// serveGateways begins to serve the sockets that the sandbox has made.
+// serveGateways starts to serve the sockets that the sandbox has made.
 func (s *services) serveGateways(sockets []*os.File) (err error) {
 	for i, f := range sockets {
 		l, lerr := net.FileListener(f)

@@ -214,7 +214,7 @@ func TestCredentialRefuses(t *testing.T) {
 	at := netip.MustParseAddrPort("192.0.2.1:443")
 	base := withToken(t, nsrun.Config{Project: filepath.Join(place(t), "p"), After: nsrun.Discard, Approver: yes{}}, at)
 	for want, change := range map[string]func(c *nsrun.Config, q *nsrun.Request){
-		"other programs of this host":            func(_ *nsrun.Config, q *nsrun.Request) { q.Network = true },
+		"other programs of this host":    func(_ *nsrun.Config, q *nsrun.Request) { q.Network = true },
 		"passed on by name":              func(c *nsrun.Config, _ *nsrun.Request) { c.Env = []string{"MY_SETTING"} },
 		"is passed on by name":           func(_ *nsrun.Config, q *nsrun.Request) { q.Env = []string{"MY_SETTING=x"} },
 		"need a Gateway":                 func(c *nsrun.Config, _ *nsrun.Request) { c.Gateway = nil },

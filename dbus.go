@@ -23,7 +23,7 @@ import (
 // it does for the caller: the Approver is asked before the command starts (ActionConnect).
 const DBus = service.DBus
 
-// busTime is how long the proxy has to say that it is ready.
+// busTime is how long the proxy may take until it is ready.
 const busTime = 20 * time.Second
 
 // openBus starts the proxy of the session bus.
@@ -54,7 +54,8 @@ func (x *Execution) openBus(run bool, suspect func(dir string) bool) error {
 	return nil
 }
 
-// startBus starts it, and waits until it is ready. It ends with the context, and when nobody has the other end of its pipe.
+// startBus starts it, and waits until it is ready. It ends with the context, and when the other end of its pipe is
+// closed.
 func (s *services) startBus(names []string, target string, suspect func(dir string) bool) error {
 	program, _, err := host.Program("xdg-dbus-proxy", suspect)
 	if err != nil {
@@ -83,7 +84,7 @@ func (s *services) startBus(names []string, target string, suspect func(dir stri
 	for _, n := range names {
 		cmd.Args = append(cmd.Args, "--talk="+n)
 	}
-	// The name is relative: that of the directory can be longer than an address is.
+	// The name is relative, because the directory's name can be longer than a socket address may be.
 	cmd.Dir, cmd.ExtraFiles = name.Dir, []*os.File{end, bus.File()}
 	err = cmd.Start()
 	_ = end.Close()
@@ -102,7 +103,7 @@ func (s *services) startBus(names []string, target string, suspect func(dir stri
 	return err
 }
 
-// busPath is where the session bus has its socket.
+// busPath is the path of the session bus's socket.
 func busPath() (string, error) {
 	at := os.Getenv("DBUS_SESSION_BUS_ADDRESS")
 	if at == "" {

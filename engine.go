@@ -12,8 +12,8 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// otherEngine makes a new session with the next engine where the mounts of this one were
-// refused, and reports whether it did. Nothing of the command was executed.
+// otherEngine makes a new session with the next engine if the mounts of this one were refused, and reports whether it
+// did. No code of the command has run.
 func (x *Execution) otherEngine(err error) (bool, error) {
 	r := x.runner
 	if x.session == nil || x.resumed || r.landlock() || r.config.Engine != 0 || !refusesMount(err) {
@@ -41,14 +41,14 @@ func (x *Execution) otherEngine(err error) (bool, error) {
 	}
 }
 
-// withoutCaches leaves caches of a command without a session as they are, read-only, where no overlay can be laid over them. It
-// reports whether that is news.
+// withoutCaches leaves caches of a command without a session read-only, if no overlay can be mounted over them. It
+// reports whether this was not known before.
 func (x *Execution) withoutCaches(err error) bool {
 	return x.session == nil && refusesMount(err) && !x.runner.plainCaches.Swap(true)
 }
 
-// renew removes a session whose tmpfs was attached in a sandbox that is no more: it cannot be attached again. Nothing of
-// the command was executed, so a new one is as good, unless the session has what others wrote.
+// renew removes a session whose tmpfs was attached in a sandbox that is gone: it cannot be attached again. No code of
+// the command has run, so a new session is as good, unless this one has changes of other commands.
 func (x *Execution) renew() error {
 	if x.session == nil || x.resumed || len(x.session.Layers()) == 0 {
 		return nil
@@ -58,7 +58,7 @@ func (x *Execution) renew() error {
 	return err
 }
 
-// missing are the features that the command went without, see Result.Missing.
+// missing are the features that the command had to do without, see Result.Missing.
 func (x *Execution) missing() (list []features.Name) {
 	if x.runner.landlock() {
 		return x.withoutNamespaces()

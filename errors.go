@@ -95,7 +95,7 @@ func ErrorText(err error) string {
 	return "ERROR: " + escape.Printable(string(unicode.ToUpper(r))+text[n:])
 }
 
-// public is an error of the rooms below as embedders know it, about a command with these rules.
+// public turns an error of the packages below into one that embedders know, about a command with these rules.
 func public(err error, config, request []Rule) error {
 	switch e := err.(type) {
 	case *plan.Error:

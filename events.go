@@ -18,18 +18,17 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// Live changes: what a command writes is watched in the places where that appears (see
-// Execution.Places), and told as what it is in the project. They are for whoever wants
-// to see something now. What became of a command's changes is in Result.Changes, which
-// comes from the overlay, whether anything was watched or not.
+// Live changes: nsrun watches the places where a command's writes appear (see Execution.Places), and reports them as
+// changes of the project. They are for callers that want to see something while the command runs. The final changes are
+// in Result.Changes, which come from the overlay, whether anything was watched or not.
 
 // touchedMost is how many paths Result.Touched lists.
 const touchedMost = 10_000
 
-// lostMost is how many errors of the watcher are Notices: a command can make any number.
+// lostMost is how many errors of the watcher become Notices: a command can cause any number.
 const lostMost = 10
 
-// begin begins to watch, just before the command is started.
+// begin starts to watch, just before the command is started.
 func (w *watch) begin(x *Execution) {
 	w.end()
 	w.err, w.places = nil, map[string]Place{}
@@ -38,7 +37,7 @@ func (w *watch) begin(x *Execution) {
 	}
 	places := x.Places()
 	var roots []string
-	// Before Linux 6.8 the kernel does not tell who watches an upper directory that a file was written to through the overlay.
+	// Before Linux 6.8, a watch of an upper directory does not report that a file was written through the overlay.
 	sweep := true
 	for _, p := range places {
 		nested := slices.ContainsFunc(places, func(q Place) bool { return q != p && paths.Inside(p.Dir, q.Dir) })
@@ -53,10 +52,10 @@ func (w *watch) begin(x *Execution) {
 		return
 	}
 	if !slices.ContainsFunc(roots, func(dir string) bool { return !host.Empty(dir) }) {
-		// Fanotify tells each watcher of everything on the file system, and so of what all
-		// other commands write. In a new session there is nothing that inotify would have to
-		// go through; but fewer can have it at once (fs.inotify.max_user_instances, 128 by
-		// default). Beyond that root has fanotify, and others are told that they see nothing.
+		// Fanotify reports to each watcher everything on the file system, and so what all other commands write.
+		// In a new session inotify has nothing to search, but there are fewer inotify instances
+		// (fs.inotify.max_user_instances, 128 by default). If they are used up, root uses fanotify, and others
+		// get an error.
 		if w.watcher, w.err = fanotify.New(fanotify.Options{Roots: roots, Engine: fanotify.Inotify, Sweep: sweep}); w.err == nil {
 			return
 		}
@@ -102,7 +101,7 @@ func (x *Execution) Events() iter.Seq2[fanotify.Event, error] {
 	}
 }
 
-// eventsAfterwards yields what changed, once that is known.
+// eventsAfterwards yields the changes once they are known.
 func (x *Execution) eventsAfterwards(yield func(fanotify.Event, error) bool) {
 	w := &x.watch
 	w.mu.Lock()
@@ -126,9 +125,8 @@ func (x *Execution) eventsAfterwards(yield func(fanotify.Event, error) bool) {
 	}
 }
 
-// mounting reports whether an event is not a command's: the kernel sets attributes of its own
-// on the directory in which an overlay keeps what is written. A command that changes mode or owner
-// of the project's directory is told from that by what they are.
+// mounting reports whether an event is not the command's: the kernel sets attributes of its own on the upper directory
+// of an overlay. If a command changes mode or owner of the project's directory, the new values show that.
 func (x *Execution) mounting(ev *fanotify.Event) bool {
 	p, ok := x.watch.places[ev.Root]
 	if !ok || p.Dir == p.Project || ev.Path != "." || ev.Op != fanotify.Attributes {
@@ -139,7 +137,7 @@ func (x *Execution) mounting(ev *fanotify.Event) bool {
 		upper.Mode == lower.Mode && upper.Uid == lower.Uid && upper.Gid == lower.Gid
 }
 
-// translate makes of what happened in a place what that means for the project.
+// translate turns an event in a place into one of the project.
 func (x *Execution) translate(ev *fanotify.Event) {
 	p, ok := x.watch.places[ev.Root]
 	if !ok {
@@ -149,8 +147,8 @@ func (x *Execution) translate(ev *fanotify.Event) {
 	if p.Dir == p.Project || x.session.Info().Engine != overlay.EngineOverlay || ev.Op != fanotify.Created {
 		return
 	}
-	// Overlayfs copies a file up before it is written to, and makes a mark where one is
-	// removed: both are created in the upper directory.
+	// overlayfs copies a file up before it is written to, and makes a whiteout for a removed one: both appear as
+	// created in the upper directory.
 	c := overlay.Change{Root: p.Project, Path: ev.Path}
 	if removed, err := x.session.Removed(c); err == nil && removed {
 		ev.Op = fanotify.Removed
@@ -184,7 +182,7 @@ func (t *touched) take(ev fanotify.Event) {
 	}
 }
 
-// runWatched is Run where the command is watched.
+// runWatched is Run for a command that is watched.
 func (x *Execution) runWatched() (Result, error) {
 	var t touched
 	var lost []Notice

@@ -114,7 +114,7 @@ func (x *Execution) Places() (list []Place) {
 // Notices report unusual conditions that are not errors.
 func (x *Execution) Notices() []Notice { return x.notices }
 
-// public is an error of the rooms below as embedders know it.
+// public turns an error of the packages below into one that embedders know.
 func (x *Execution) public(err error) error {
 	return public(err, x.runner.config.Rules, x.request.Paths)
 }
@@ -137,7 +137,7 @@ func (x *Execution) Changes() []overlay.Change { return slices.Clip(x.result.Cha
 // Unstored says why the changes of the command are in memory only. Nil: they are on disk.
 func (x *Execution) Unstored() error { return x.unstored }
 
-// note adds to the Notices what failed, and stops nothing. Nil: nothing did.
+// note adds an error that stops nothing to the Notices. Nil: there was none.
 func (x *Execution) note(kind NoticeKind, err error) {
 	if err != nil {
 		x.result.note(kind, err.Error())

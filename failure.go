@@ -15,7 +15,7 @@ var (
 	ErrNotAvailable = errors.New("there is no sandbox on this machine")       // this machine lacks something that a sandbox needs
 	ErrConfig       = errors.New("the configuration or the request is wrong") // nothing was run
 	ErrExecution    = errors.New("the command could not be executed")         // or its changes could not be kept, committed or discarded
-	ErrTimeout      = errors.New("the command timed out")                 // the command was ended
+	ErrTimeout      = errors.New("the command timed out")                     // the command was ended
 )
 
 // Failure returns nil if the command ran to its end and nothing failed afterwards, whatever the exit status. Otherwise
@@ -51,7 +51,7 @@ func (e *failure) Unwrap() []error {
 	return []error{e.kind, e.err}
 }
 
-// kindOf is the kind of what Run returned. Where the kernel refused a namespace, it is asked whether it has any.
+// kindOf returns the kind of an error of Run. If the kernel refused a namespace, it tests whether any can be made.
 func kindOf(err error) error {
 	if _, denied := errors.AsType[*DeniedError](err); denied || errors.Is(err, context.Canceled) {
 		return nil
@@ -81,7 +81,7 @@ func kindOf(err error) error {
 // be mounted because the kernel module is missing, the Status is NotInstalled: sandboxes work, with EngineCopy.
 func Check() Availability { return availability(features.Get) }
 
-// availability is Check with what is known of features.
+// availability is Check with a given source of features.
 func availability(get func(features.Name) features.Feature) Availability {
 	a := nativeAvailability(get)
 	if a.Status != NotSupported {

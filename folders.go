@@ -61,8 +61,8 @@ func (c *Config) layered() bool {
 		slices.ContainsFunc(c.Shared, func(f Folder) bool { return f.Mode == Overlay })
 }
 
-// suspect tells the directories in which commands can have made links, with this Config
-// and these rules or with others that were used before.
+// suspect reports the directories in which commands can have created links, with this Config and these rules, or with
+// others that were used before.
 func (c *Config) suspect(more []Rule) func(dir string) bool {
 	w := host.Written{StateDir: c.StateDir, Builds: c.has(BuildPreset), Caches: c.caches()}
 	if c.Mode != ReadOnly && c.Mode != Blocked && c.Project != "" {
@@ -84,7 +84,7 @@ func (c *Config) suspect(more []Rule) func(dir string) bool {
 	return w.Suspect()
 }
 
-// caches are names of Caches below the home directory. What is wrong with one is told of before.
+// caches are the names of Caches below the home directory. Mistakes in them were reported before.
 func (c *Config) caches() []string {
 	if len(c.Caches) == 0 {
 		return nil
@@ -93,13 +93,13 @@ func (c *Config) caches() []string {
 	return names
 }
 
-// inPlace reports whether commands write to folders, or where rules say, without an overlay.
+// inPlace reports whether commands write to folders, or to paths of rules, without an overlay.
 func (c *Config) inPlace(more []Rule) bool {
 	return c.Project != "" && c.Mode == Direct || slices.ContainsFunc(c.Shared, func(f Folder) bool { return f.Mode == Direct }) ||
 		slices.ContainsFunc(slices.Concat(c.Rules, more), func(r Rule) bool { return r.Mode == Direct })
 }
 
-// protected are the patterns of what a session holds back. What is wrong with one is told of where all rules are looked for.
+// protected are the patterns of what a session holds back. Mistakes in them are reported with those of all rules.
 func (c *Config) protected(home string) (list []string) {
 	rules := slices.DeleteFunc(slices.Clone(c.Rules), func(r Rule) bool { return r.Mode != Protected })
 	if len(rules) == 0 {
@@ -113,7 +113,7 @@ func (c *Config) protected(home string) (list []string) {
 	return list
 }
 
-// hostRules are rules as the rooms below know them.
+// hostRules converts rules for package host.
 func hostRules(rules []Rule, inPlace bool) []host.Rule {
 	list := make([]host.Rule, len(rules))
 	for i, r := range rules {
@@ -122,7 +122,7 @@ func hostRules(rules []Rule, inPlace bool) []host.Rule {
 	return list
 }
 
-// access is what a rule with a mode does. What is none is a mistake there.
+// access is what a rule with a mode does. An invalid mode is an error there.
 func access(m Mode) plan.Access {
 	switch m {
 	case Direct:
@@ -137,7 +137,7 @@ func access(m Mode) plan.Access {
 	return pathrule.NoAccess
 }
 
-// realRules are the rules of a request with the paths that somebody can be asked about.
+// realRules are the rules of a request, with the paths that the user can be asked about.
 func (c *Config) realRules(rules []Rule) ([]Rule, error) {
 	real, err := host.Asked(hostRules(rules, true), c.suspect(rules))
 	list := slices.Clone(rules)

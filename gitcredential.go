@@ -20,12 +20,12 @@ import (
 	"github.com/nsrun/nsrun/internal/host"
 )
 
-// A credential of git's is found by the caller's own git, outside of the sandbox, when the Approver has said yes.
+// The caller's own git finds a credential for git, outside the sandbox, after the Approver has said yes.
 
-// fillTime is how long git's helpers have. They may ask somebody.
+// fillTime is how long git's helpers may take. They may ask the user.
 const fillTime = 2 * time.Minute
 
-// gitCredential is one, for a command.
+// gitCredential is the credential of one command.
 type gitCredential struct {
 	x         *Execution
 	rule      credential.Rule
@@ -37,7 +37,7 @@ type gitCredential struct {
 	err    error
 }
 
-// newGitCredential finds git, where no command can have put it.
+// newGitCredential finds git, in a place where no command can have put it.
 func newGitCredential(x *Execution, rule credential.Rule, suspect func(dir string) bool) (*gitCredential, error) {
 	g := &gitCredential{x: x, rule: rule}
 	var err error
@@ -45,7 +45,7 @@ func newGitCredential(x *Execution, rule credential.Rule, suspect func(dir strin
 	return g, err
 }
 
-// get asks, and has git find it, once for each command.
+// get asks the Approver, and makes git find the password, once for each command.
 func (g *gitCredential) get(ctx context.Context) (string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -62,7 +62,7 @@ func (g *gitCredential) get(ctx context.Context) (string, error) {
 	return g.secret, g.err
 }
 
-// fill has git find it. It does so in the root directory, so that no configuration of a project's names a helper.
+// fill makes git find the password. git runs in the root directory, so that no project's configuration names a helper.
 func (g *gitCredential) fill(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, fillTime)
 	defer cancel()
@@ -101,8 +101,8 @@ func (g *gitCredential) fill(ctx context.Context) (string, error) {
 	return values["username"] + ":" + values["password"], nil
 }
 
-// gitSettings are variables that have git in the sandbox speak to the gateways, behind what of its configuration is in the
-// environment already.
+// gitSettings are variables that make git in the sandbox use the gateways; they come after the configuration that is in
+// the environment already.
 func (s *services) gitSettings(env []string) (set []string) {
 	count := 0
 	if i := slices.IndexFunc(env, func(kv string) bool { return strings.HasPrefix(kv, "GIT_CONFIG_COUNT=") }); i >= 0 {

@@ -20,10 +20,10 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// gpgTime is how long gpg has to say which keys there are.
+// gpgTime is how long gpg may take to list keys.
 const gpgTime = 20 * time.Second
 
-// gpgKeys are keys with which a command can have something signed.
+// gpgKeys are the keys that a command can sign with.
 type gpgKeys struct {
 	grips  []string          // of the parts that can sign
 	names  map[string]string // of them, for people
@@ -31,7 +31,7 @@ type gpgKeys struct {
 	socket string            // of the agent
 }
 
-// openGPG makes the proxy of the gpg-agent, and a GNUPGHOME with nothing but the public halves of the keys.
+// openGPG makes the proxy of the gpg-agent, and a GNUPGHOME with only the public halves of the keys.
 func (x *Execution) openGPG(run bool, suspect func(dir string) bool) error {
 	s := &x.services
 	var names []string
@@ -112,7 +112,7 @@ func findGPG(ctx context.Context, names []string, suspect func(dir string) bool)
 	return keys, nil
 }
 
-// read reads what gpg lists, and returns the fingerprints of the keys.
+// read parses gpg's list, and returns the fingerprints of the keys.
 func (k *gpgKeys) read(list string) (prints []string) {
 	var user, print string
 	var signs, primary bool

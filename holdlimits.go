@@ -14,10 +14,10 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// limits are those of a request: its own can only be stricter.
+// limits are those of a request, which can only be stricter than the Config's.
 func (c *Config) limits(q *Request) limits.Limits { return c.Limits.all().Tighten(q.Limits.all()) }
 
-// confine has the command's limits held from its beginning.
+// confine makes the command's limits apply from its start.
 func (x *Execution) confine(cmd *nsexec.Cmd) error {
 	l := x.runner.config.limits(&x.request)
 	x.hold.End() // of an attempt before
@@ -54,14 +54,14 @@ func (x *Execution) confine(cmd *nsexec.Cmd) error {
 	return nil
 }
 
-// confined has looked after what has to be, now that the command runs.
+// confined starts the checks that are needed while the command runs.
 func (x *Execution) confined() {
 	if x.hold != nil {
 		x.hold.Begin(x.cmd.Process.Pid, func() { _ = x.cmd.Signal(syscall.SIGKILL) })
 	}
 }
 
-// settleLimits says what became of the limits. Nothing of the command runs any more.
+// settleLimits records what happened to the limits. No process of the command runs any more.
 func (x *Execution) settleLimits() {
 	res := &x.result
 	for _, o := range x.hold.End() {
@@ -80,7 +80,7 @@ func (x *Execution) settleLimits() {
 	}
 }
 
-// written reads what is written to the session; nil without one, or where that is not limited.
+// written returns a reader of what is written to the session; nil: there is no session, or no such limit.
 func (x *Execution) written(l *limits.Limits) limiter.Reader {
 	s := x.session
 	if s == nil || l.Disk == 0 && l.Inodes == 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// homeUse is a command's use of the layer of a home directory. The zero homeUse is none.
+// homeUse is a command's use of a home layer. The zero homeUse is none.
 type homeUse struct {
 	layer    *homelayer.Layer
 	at       string // the home directory
@@ -30,8 +30,8 @@ type homeUse struct {
 // keepsHome reports whether what commands write to the home directory is to be kept.
 func (c *Config) keepsHome() bool { return c.Home == HomeLayer && !c.small() }
 
-// addHomeLayer adds the layers of the home directories to the facts, where there are to be some: those of the project, or of
-// the first of its folders.
+// addHomeLayer adds the home layers to the facts, if there are to be some: those of the project, or of the first
+// folder.
 func (x *Execution) addHomeLayer(f *plan.Facts, folders []string) error {
 	x.homeNotice = ""
 	if !x.runner.config.keepsHome() || x.runner.landlock() { // without namespaces there is none, as the backend's notice says
@@ -58,7 +58,7 @@ func (x *Execution) addHomeLayer(f *plan.Facts, folders []string) error {
 	return nil
 }
 
-// takeHome begins the use of the layer of a home directory. If there is none, why says why that cannot be, in words.
+// takeHome begins the use of a home layer. If that is impossible, why says why, in words.
 func (x *Execution) takeHome(f *plan.Facts, which int, perm os.FileMode, project string) (layer *plan.HomeLayer, why string) {
 	u := &x.homes[which]
 	if why = x.runner.homeRefused(which); why != "" {
@@ -96,8 +96,8 @@ func (x *Execution) takeHome(f *plan.Facts, which int, perm os.FileMode, project
 	return layer, ""
 }
 
-// mendHome reports whether err can come of what commands before this one left in the home layer, and has mended it, once:
-// something else is where a directory is needed to mount in.
+// mendHome reports whether err may be caused by something that earlier commands left in the home layer, in the place of
+// a directory that is needed as a mount point, and whether it was removed. It does so once.
 func (x *Execution) mendHome(err error) bool {
 	e, ok := errors.AsType[*nsexec.Error](err)
 	if !ok || e.Mount == 0 {
@@ -130,7 +130,7 @@ func (x *Execution) mendHome(err error) bool {
 	return mended
 }
 
-// homeName is how a path below one of the home directories is called.
+// homeName is how messages name a path below one of the home directories.
 func (x *Execution) homeName(which int, name string) string {
 	if which == 0 {
 		return "~/" + escape.Quote(name)
@@ -138,7 +138,8 @@ func (x *Execution) homeName(which int, name string) string {
 	return escape.Quote(filepath.Join(x.homes[which].at, name))
 }
 
-// refuseHome reports whether err says that a home directory cannot be shown with its layer; from then on it is done without.
+// refuseHome reports whether err says that a home directory cannot be shown with its layer; the Runner then uses no
+// layer.
 func (r *Runner) refuseHome(x *Execution, err error) bool {
 	e, ok := errors.AsType[*nsexec.Error](err)
 	if !ok || e.Op != nsexec.StepOverlay || e.Mount == 0 {
@@ -162,7 +163,7 @@ func (r *Runner) homeRefused(which int) string {
 	return r.noHomeLayer[which]
 }
 
-// releaseHomes ends the use of the layers. Nothing of the command runs any more.
+// releaseHomes ends the use of the layers. No process of the command runs any more.
 func (x *Execution) releaseHomes() {
 	for i := range x.homes {
 		x.releaseHome(i)

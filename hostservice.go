@@ -46,7 +46,7 @@ func (x *Execution) openHostSockets(run bool, suspect func(dir string) bool) err
 	return nil
 }
 
-// hostSocket is where a service is on this host, and how the command is told where it has it.
+// hostSocket is the socket of a service on this host, and the variable that names it for the command.
 type hostSocket struct {
 	path, point string
 	env         func(target string) []string
@@ -78,7 +78,7 @@ func (x *Execution) openHostSocket(name string, run bool, suspect func(dir strin
 	if name != service.X11 {
 		return nil
 	}
-	// The cookie without which the server lets nobody in; the file itself may be hidden.
+	// The cookie that the server demands; the file itself may be hidden.
 	cookie := os.Getenv("XAUTHORITY")
 	if cookie == "" {
 		cookie = filepath.Join(host.Home(), ".Xauthority")
@@ -132,7 +132,7 @@ func findHostSocket(name string) (hostSocket, error) {
 	return hostSocket{path: path, point: "wayland", env: func(target string) []string { return []string{"WAYLAND_DISPLAY=" + target} }}, nil
 }
 
-// serviceAt is the service that a socket of the host is that of. Empty: of none.
+// serviceAt is the service to which a socket of the host belongs. Empty: none.
 func serviceAt(path string) string {
 	fi, err := os.Stat(path)
 	if err != nil {

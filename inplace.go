@@ -6,8 +6,8 @@ import (
 	"github.com/nsrun/nsrun/internal/host"
 )
 
-// An inPlaceSearch finds what git uses in folders that are written to directly, while the command is made ready. What takes
-// longer is looked for beside all of prepare, and while the sandbox is set up: mostly it finds nothing that has to be
+// An inPlaceSearch finds what git uses in folders that are written to directly, while the command is prepared. Slow
+// searches run in the background of prepare, and while the sandbox is set up: usually they find nothing that has to be
 // read-only.
 type inPlaceSearch struct {
 	first, last chan inPlaceFound
@@ -21,7 +21,7 @@ type inPlaceFound struct {
 	err  error
 }
 
-// searchInPlace begins a search. With whole all of it is found first.
+// searchInPlace starts a search. With whole, it is completed at once.
 func searchInPlace(dirs []string, git, whole bool) *inPlaceSearch {
 	if len(dirs) == 0 {
 		return nil
@@ -49,7 +49,7 @@ func searchInPlace(dirs []string, git, whole bool) *inPlaceSearch {
 	return s
 }
 
-// near waits for what is found soon. It is called once.
+// near waits for the fast part. It is called once.
 func (s *inPlaceSearch) near() (host.InPlace, error) {
 	if s == nil {
 		return host.InPlace{}, nil
@@ -58,7 +58,7 @@ func (s *inPlaceSearch) near() (host.InPlace, error) {
 	return found.in, found.err
 }
 
-// gate waits for the rest. An error may say that the command has to be prepared anew.
+// gate waits for the rest. Its error may say that the command has to be prepared again.
 func (s *inPlaceSearch) gate() error {
 	if s == nil || s.taken {
 		return nil
@@ -72,7 +72,7 @@ func (s *inPlaceSearch) gate() error {
 	return last.err
 }
 
-// found is what the rest was, once gate has returned nil.
+// found is the result of the rest, once gate has returned nil.
 func (s *inPlaceSearch) found() host.InPlace {
 	if s == nil {
 		return host.InPlace{}

@@ -19,7 +19,7 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// confined is what a command has that runs without namespaces.
+// confined is what a command without namespaces has.
 type confined struct {
 	temp   *host.WorkDir // for temporary files
 	deputy wall.Deputy
@@ -33,7 +33,7 @@ func (r *Runner) landlock() bool {
 	return r.config.Backend == LandlockBackend || r.config.Backend == AutoBackend && r.noNamespaces
 }
 
-// takesNamespaces is what a command without namespaces cannot have, in words. Empty: nothing.
+// takesNamespaces names what the command asks for and cannot have without namespaces. Empty: nothing.
 func (x *Execution) takesNamespaces() string {
 	c, q := &x.runner.config, &x.request
 	switch {
@@ -59,17 +59,17 @@ func (x *Execution) takesNamespaces() string {
 	return ""
 }
 
-// errNamespaces says what cannot be done without namespaces.
+// errNamespaces is the error for what needs namespaces.
 func errNamespaces(what string) error {
 	return &Error{Op: "run without namespaces", Err: errors.New("namespaces are needed for " + what + " (try: " + NamespacesRemedy + ")")}
 }
 
-// landlockFeatures are what LandlockBackend takes.
+// landlockFeatures are what LandlockBackend needs.
 var landlockFeatures = [...]features.Name{
 	features.LandlockScopes, features.SeccompFilters, features.SeccompNotification, features.Openat2, features.CloseRange, features.Statx,
 }
 
-// landlockError says why there is no LandlockBackend on this machine. Nil: there is.
+// landlockError says why LandlockBackend does not work on this machine. Nil: it works.
 func landlockError() error {
 	for _, name := range landlockFeatures {
 		if f := features.Get(name); f.Status == features.No {
@@ -79,8 +79,8 @@ func landlockError() error {
 	return nil
 }
 
-// fallsBack reports whether err says that this machine refuses namespaces, and that there is LandlockBackend for the
-// commands of this Runner. It is asked for nothing that was executed.
+// fallsBack reports whether err says that this machine refuses namespaces, and whether LandlockBackend works for the
+// commands of this Runner. The command must not have been executed.
 func (x *Execution) fallsBack(err error) bool {
 	r := x.runner
 	if r.config.Backend != AutoBackend || r.landlock() || !refusesNamespaces(err) || landlockError() != nil {
@@ -92,8 +92,8 @@ func (x *Execution) fallsBack(err error) bool {
 	return true
 }
 
-// refusesNamespaces reports whether an error of a start says that there are no namespaces. The kernel is asked once more,
-// for many calls have such errors; but for one that makes nothing else.
+// refusesNamespaces reports whether an error of a start says that there are no namespaces. Many calls can return such
+// errors, so it tests the kernel once more, except for the call that only makes namespaces.
 func refusesNamespaces(err error) bool {
 	if !slices.ContainsFunc([]syscall.Errno{syscall.EPERM, syscall.EACCES, syscall.ENOSYS, syscall.EINVAL, syscall.ENOSPC, syscall.EUSERS},
 		func(e syscall.Errno) bool { return errors.Is(err, e) }) && !errors.Is(err, errors.ErrUnsupported) {
@@ -108,7 +108,7 @@ func refusesNamespaces(err error) bool {
 	return nativeAvailability(features.Get).Status == NotSupported
 }
 
-// holdApart has what was planned hold without namespaces.
+// holdApart enforces the plan without namespaces.
 func (x *Execution) holdApart(spec *Spec, box *plan.Sandbox, temp string) (err error) {
 	if x.walled.box, err = box.Confine(temp, host.Files()); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (x *Execution) holdApart(spec *Spec, box *plan.Sandbox, temp string) (err e
 	return nil
 }
 
-// plannedTemp stands for the directory for temporary files where none is made.
+// plannedTemp stands for the directory for temporary files if none is made.
 const plannedTemp = "/tmp/TEMP"
 
 // noteConfined says how the command runs.
@@ -150,7 +150,7 @@ func (x *Execution) noteConfined() {
 	}
 }
 
-// attachConfinement gives a command its rules and who changes files for it.
+// attachConfinement gives a command its rules, and the deputy that changes files for it.
 func (x *Execution) attachConfinement(cmd *nsexec.Cmd) error {
 	box := &x.walled.box
 	o := sandbox.Of(cmd)
@@ -168,7 +168,7 @@ func (x *Execution) attachConfinement(cmd *nsexec.Cmd) error {
 	return x.walled.deputy.Attach(o)
 }
 
-// openApart makes what the plan of a command without namespaces needs.
+// openApart makes what a command without namespaces needs.
 func (x *Execution) openApart() (err error) {
 	if what := x.takesNamespaces(); what != "" {
 		return errNamespaces(what)
@@ -184,14 +184,14 @@ func (x *Execution) openApart() (err error) {
 	return err
 }
 
-// endApart gives back what openApart and attachConfinement made. Nothing of the command runs any more.
+// endApart closes what openApart and attachConfinement made. No process of the command runs any more.
 func (x *Execution) endApart() {
 	x.walled.deputy.Close()
 	x.walled.temp.Close()
 	x.walled.temp = nil
 }
 
-// withoutNamespaces are the features that a command without namespaces goes without.
+// withoutNamespaces are the features that a command without namespaces has to do without.
 func (x *Execution) withoutNamespaces() []features.Name {
 	list := []features.Name{
 		features.UserNamespaces, features.MountNamespaces, features.NetworkNamespaces, features.ProcessNamespaces, features.OwnProc,

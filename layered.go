@@ -11,7 +11,7 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// session opens the session of a command, or says what it would be, and adds it to the facts.
+// addSession opens the session of a command, or only describes it, and adds it to the facts.
 func (x *Execution) addSession(f *plan.Facts, engine overlay.Engine) error {
 	if x.explain {
 		return x.explainSession(f)
@@ -52,8 +52,8 @@ func (x *Execution) addSession(f *plan.Facts, engine overlay.Engine) error {
 	return nil
 }
 
-// copyOtherGroup has the command work on a copy of a project that belongs to a group which the sandbox does not have: in an
-// overlay nothing of that could be changed.
+// copyOtherGroup makes the command work on a copy of a project that belongs to a group which the sandbox does not have:
+// in an overlay its files could not be changed.
 func (x *Execution) copyOtherGroup(roots []string) error {
 	c := &x.runner.config
 	if x.resumed || c.Session+c.On != "" || c.Engine != 0 || len(x.session.Unmapped()) == 0 {
@@ -108,7 +108,7 @@ func (x *Execution) explainSession(f *plan.Facts) error {
 	return x.explainCaches(f)
 }
 
-// explainCaches adds the caches that the session would hold apart, if that was asked for.
+// explainCaches adds the caches that the session would show through overlays, if asked to.
 func (x *Execution) explainCaches(f *plan.Facts) error {
 	if err := x.addHomeLayer(f, f.Session.Roots); err != nil || !x.caches || f.Layer != nil || x.runner.config.has(StrictPreset) || x.runner.landlock() {
 		return err
@@ -119,7 +119,7 @@ func (x *Execution) explainCaches(f *plan.Facts) error {
 	return nil
 }
 
-// openSession begins a session, or goes on with one.
+// openSession begins a session, or continues one.
 func (x *Execution) openSession(roots []string, engine overlay.Engine) (err error) {
 	c := &x.runner.config
 	if c.On != "" && len(roots) == 0 {

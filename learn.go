@@ -35,7 +35,7 @@ func Learn(ctx context.Context, c Config, q Request, o LearnOptions) (Lesson, er
 	if why := notLearned(&c, &q); why != "" {
 		return l.lesson, &Error{Op: "learn", Err: errors.New(why)}
 	}
-	// Nothing else keeps apart what is written.
+	// Only these keep all changes apart.
 	l.config.Sandbox, l.config.Backend = SandboxRequired, NativeBackend
 	l.needs, l.secrets = slices.Clone(o.Given), host.FindHidden(host.Home()).Secrets
 	err := l.open(ctx, q.LearnNet)
@@ -46,7 +46,7 @@ func Learn(ctx context.Context, c Config, q Request, o LearnOptions) (Lesson, er
 	return l.lesson, err
 }
 
-// notLearned is why nothing can be learned of a request. Empty: it can.
+// notLearned says why nothing can be learned from a request. Empty: it can.
 func notLearned(c *Config, q *Request) string {
 	switch {
 	case q.Stdin != nil || q.Stdout != nil || q.Stderr != nil || q.Passthrough:
@@ -77,10 +77,10 @@ type learner struct {
 	lesson   Lesson
 }
 
-// mostRuns is how often a command is run before it succeeds.
+// mostRuns is how often a command may run until it succeeds.
 const mostRuns = 50
 
-// open runs the command until it succeeds, and opens what it was refused.
+// open runs the command until it succeeds, and allows what it was refused.
 func (l *learner) open(ctx context.Context, net bool) error {
 	if net {
 		if err := l.askNetwork(ctx); err != nil {
@@ -103,8 +103,8 @@ func (l *learner) open(ctx context.Context, net bool) error {
 	return l.stuck()
 }
 
-// more opens more, and reports whether there was anything to open: first what takes no question, and of that first what
-// something failed of.
+// more allows more, and reports whether there was anything to allow: first what needs no question, and of that first
+// what made something fail.
 func (l *learner) more(ctx context.Context) (bool, error) {
 	refusals := l.lesson.Last.Refusals
 	for _, failed := range [...]bool{true, false} {
@@ -139,7 +139,7 @@ func (l *learner) more(ctx context.Context) (bool, error) {
 	return false, ctx.Err()
 }
 
-// add adds a need. What is written to is read, too, and so is what lies in it, but for secrets.
+// add adds a need. What is written to can also be read, and so can everything in it, except secrets.
 func (l *learner) add(need Need) {
 	if need.Kind == RefusedWrite {
 		l.needs = slices.DeleteFunc(l.needs, func(n Need) bool {
@@ -152,7 +152,7 @@ func (l *learner) add(need Need) {
 
 func has(list []Need, n Need) bool { return slices.ContainsFunc(list, n.same) }
 
-// needOf is what would allow what was refused, of a file or a socket. What is blocked stays so.
+// needOf returns the need that would allow a refused access to a file or a socket. What is blocked stays so.
 func needOf(r Refusal) (Need, bool) {
 	for _, k := range needs {
 		if k.flag == r.flag && r.Rule != causes[plan.BlockedCause].word {
@@ -162,7 +162,7 @@ func needOf(r Refusal) (Need, bool) {
 	return Need{}, false
 }
 
-// asks reports whether somebody has to be asked before that is opened.
+// asks reports whether the user has to be asked before that is allowed.
 func (l *learner) asks(r Refusal) bool {
 	return r.Kind == RefusedUnix || r.Kind == RefusedConnect || r.Rule == causes[plan.SecretCause].word || r.Rule == causes[plan.GitCause].word || paths.InAny(r.value, l.secrets)
 }
@@ -192,7 +192,7 @@ func (l *learner) askNetwork(ctx context.Context) error {
 	return err
 }
 
-// stuck is why nothing more can be opened.
+// stuck says why nothing more can be allowed.
 func (l *learner) stuck() error {
 	e := &LearnError{}
 	for _, r := range l.lesson.Last.Refusals {
@@ -203,7 +203,7 @@ func (l *learner) stuck() error {
 	return e
 }
 
-// run runs the command with what is opened, and reports whether it succeeded.
+// run runs the command with what is allowed, and reports whether it succeeded.
 func (l *learner) run(ctx context.Context, opened []Need, why bool) (bool, error) {
 	c, q := l.config, l.request
 	c.Why, q.LearnNet = why, l.everyNet
@@ -236,8 +236,8 @@ func (l *learner) run(ctx context.Context, opened []Need, why bool) (bool, error
 	return err == nil && res.ExitCode == 0, err
 }
 
-// withNeeds are rules with what is needed of files among them, as where configuration files say it: what lies deeper wins,
-// then what is read-only, and what is hidden wins over both.
+// withNeeds adds the needs of files to rules, with the precedence of configuration files: the deeper path wins, then
+// the read-only one, and hidden paths win over both.
 func withNeeds(rules []Rule, needs []Need) []Rule {
 	rules = slices.Clone(rules)
 	for _, n := range needs {
@@ -258,7 +258,7 @@ func withNeeds(rules []Rule, needs []Need) []Rule {
 	return rules
 }
 
-// answerer says yes to the network, which was asked about before, and has others answer the rest.
+// answerer says yes to the network, about which the user was asked before, and passes other questions on.
 type answerer struct{ others Approver }
 
 func (a answerer) Approve(ctx context.Context, q Question) (Answer, error) {
@@ -271,7 +271,8 @@ func (a answerer) Approve(ctx context.Context, q Question) (Answer, error) {
 	return a.others.Approve(ctx, q)
 }
 
-// reduce leaves of what was opened what the command fails without. Of lists that a file replaces, what they had is tried too.
+// reduce keeps only those needs without which the command fails. For lists that a file replaces, it also tries their
+// earlier elements.
 func (l *learner) reduce(ctx context.Context) error {
 	if l.everyNet {
 		l.needs = slices.DeleteFunc(l.needs, func(n Need) bool { return n.Kind == RefusedConnect })
@@ -299,7 +300,7 @@ func (l *learner) reduce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Once more, and with what it was refused and could do without.
+	// Run it once more, and record what it was refused and does not need.
 	ok, err := l.run(ctx, least, true)
 	if !ok && err == nil {
 		err = &Error{Op: "learn", Err: errors.New("the command behaves differently each time: it failed with permissions with which it had succeeded before")}
@@ -320,8 +321,8 @@ func (l *learner) give(kind RefusalKind, target string) {
 	}
 }
 
-// without returns those of a list without which, beside others that are opened, the command fails: it tries to do without
-// all of them, unless it is known to fail then, and without each half.
+// without returns the elements of a list without which the command fails, while others are allowed: it tries to omit
+// all of them, unless it is known to fail then, and then each half.
 func (l *learner) without(ctx context.Context, others, list []Need, fails bool) ([]Need, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -347,5 +348,5 @@ func (l *learner) without(ctx context.Context, others, list []Need, fails bool) 
 	return slices.Concat(first, second), err
 }
 
-// failedToStart reports whether the policy kept a command from being executed.
+// failedToStart reports whether the policy prevented the command from being executed.
 func (r *Result) failedToStart() bool { return !r.Started && len(r.Refusals) > 0 }

@@ -11,8 +11,8 @@ import (
 	"strconv"
 )
 
-// refusedLoopback is a connection to a server of this host at its loopback device: one that is there, and not in the sandbox
-// of a process.
+// refusedLoopback is a refused connection to a server on this host's loopback device: one that exists there, and not in
+// the sandbox of the process.
 func refusedLoopback(to netip.AddrPort, process int) (r Refusal, ok bool) {
 	if !listens("self", to) || listens(strconv.Itoa(process), to) {
 		return r, false
@@ -45,7 +45,7 @@ func listens(process string, to netip.AddrPort) bool {
 	return false
 }
 
-// procAddr is an address in /proc/net/tcp: words of four bytes in the order of this machine, which is the lower byte first.
+// procAddr parses an address in /proc/net/tcp: words of four bytes in this machine's byte order, little-endian.
 func procAddr(text []byte) (at netip.AddrPort, ok bool) {
 	addr, port, found := bytes.Cut(text, []byte(":"))
 	b, err := hex.DecodeString(string(addr))

@@ -61,7 +61,7 @@ func (r *Runner) View(ctx context.Context, q Request) (View, error) {
 	return v, nil
 }
 
-// places sorts what is mounted. What is mounted over a directory covers all that was below it.
+// places sorts the mounts by what they show. A mount over a directory covers everything that was below it.
 func (v *View) places(list mounts.Plan) {
 	lists := map[string]*[]string{}
 	var order []string

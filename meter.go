@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// A meter bounds what a command writes to standard output and standard error together.
+// A meter limits what a command writes to standard output and standard error together.
 type meter struct {
 	over func() // is called once, when there is more
 
@@ -17,7 +17,7 @@ type meter struct {
 	hit   bool
 }
 
-// take takes n bytes, and says how many of them may pass.
+// take counts n bytes, and returns how many of them may pass.
 func (m *meter) take(n int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -31,7 +31,7 @@ func (m *meter) take(n int) int {
 	return pass
 }
 
-// state is how much was written, and whether that was too much.
+// state returns how much was written, and whether that was too much.
 func (m *meter) state() (total float64, hit bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -46,7 +46,7 @@ func (m *meter) through(w io.Writer) io.Writer {
 	return &metered{m, w}
 }
 
-// metered passes on what may pass. The writer is not told of the rest: it is being killed.
+// metered passes on what is within the limit. Its writer gets no error for the rest: it is being killed.
 type metered struct {
 	meter *meter
 	to    io.Writer

@@ -24,9 +24,8 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// refused is how many of the things that were not sent were for others than the sandbox itself.
-// Name servers on loopback are the host's, so that what goes to a port there that nobody has
-// counts too, where there are no others.
+// refused returns how many of the unsent packets were for hosts outside the sandbox. Name servers on loopback addresses
+// are the host's: packets to such a port on which nobody listens count, too, if there are no other name servers.
 func refused(u sandbox.Unsent) int {
 	n := u.NoRoute
 	if u.NoPort > 0 && !slices.ContainsFunc(host.ReadResolvConf().Upstreams, func(a netip.AddrPort) bool { return !a.Addr().IsLoopback() }) {
@@ -53,7 +52,8 @@ type network struct {
 	stop    []func()          // in reverse order
 }
 
-// fallBack has the broker enforce what the kernel cannot, which is worth telling root alone: others may not load programs.
+// fallBack makes the broker enforce what the kernel cannot. Only root needs to be told: other users may not load
+// programs.
 func (n *network) fallBack() {
 	n.mode = BrokerEnforcer
 	if os.Geteuid() != 0 {
@@ -64,7 +64,7 @@ func (n *network) fallBack() {
 	}
 }
 
-// noKernelRules is what of the features that KernelEnforcer takes is not there.
+// noKernelRules are the missing features that KernelEnforcer needs.
 func noKernelRules() (missing []features.Name) {
 	for _, name := range [...]features.Name{features.Clone3, features.LandlockScopes, features.BPF, features.CgroupV2} {
 		if features.Get(name).Status == features.No {
@@ -74,8 +74,8 @@ func noKernelRules() (missing []features.Name) {
 	return missing
 }
 
-// learnHosts has the table know what programs read in /etc/hosts by themselves: they
-// never ask the resolver for it, however long they run.
+// learnHosts makes the table learn what programs read in /etc/hosts by themselves: they never ask the resolver for
+// these names, however long they run.
 func (n *network) learnHosts() (map[string][]netip.Addr, error) {
 	text, err := os.ReadFile("/etc/hosts")
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -97,8 +97,8 @@ func (n *network) learnHosts() (map[string][]netip.Addr, error) {
 	return hosts, nil
 }
 
-// byKernel enforces by programs in the kernel. The resolver is on a loopback address of
-// the host, which the programs know.
+// byKernel enforces rules by programs in the kernel. The resolver is on a loopback address of the host, which the
+// programs know.
 func (n *network) byKernel(p *cgroup.Programs, resolver *netpolicy.Resolver, publish []uint16) error {
 	if err := arePortsFree(publish); err != nil {
 		return err
@@ -145,8 +145,8 @@ func (n *network) byKernel(p *cgroup.Programs, resolver *netpolicy.Resolver, pub
 	return nil
 }
 
-// arePortsFree says before the command starts what its server would find: somebody else has the port. The broker listens
-// itself.
+// arePortsFree returns an error before the command starts if another program uses a port that its server needs. The
+// broker listens itself.
 func arePortsFree(publish []uint16) error {
 	for _, port := range publish {
 		at := netip.AddrPortFrom(loopback, port).String()
@@ -161,7 +161,7 @@ func arePortsFree(publish []uint16) error {
 	return nil
 }
 
-// byBroker has this process decide.
+// byBroker makes this process enforce the rules.
 func (n *network) byBroker(resolver *netpolicy.Resolver, publish []uint16) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	n.stop = append(n.stop, cancel)
@@ -199,9 +199,9 @@ func (n *network) byBroker(resolver *netpolicy.Resolver, publish []uint16) error
 	return nil
 }
 
-// localUDP are the UDP ports on loopback addresses that rules name, one by one: what a
-// range or a prefix allows there stays the sandbox's own. Rules for UDP alone come first; of
-// those for any protocol, which mostly mean TCP, there are as many as may be.
+// localUDP are the UDP ports on loopback addresses that rules name as single ports; ports of ranges and prefixes stay
+// the sandbox's own. Rules for UDP alone come first, then as many as possible of those for any protocol, which usually
+// mean TCP.
 func localUDP(rules []netpolicy.Rule) (ports []netip.AddrPort) {
 	for _, proto := range []netpolicy.Proto{netpolicy.UDP, netpolicy.AnyProto} {
 		for _, r := range rules {
@@ -233,7 +233,7 @@ func (n *network) close() {
 	n.stop = nil
 }
 
-// result is what became of it.
+// result is the Network of the command's Result.
 func (n *network) result() Network {
 	res := Network{Mode: n.mode.String()}
 	res.Decisions, res.Omitted = n.log.Decisions()
@@ -244,7 +244,7 @@ func (n *network) result() Network {
 	return res
 }
 
-// kernel are the programs of a Runner: loading them takes longer than a command.
+// kernel holds the programs of a Runner: loading them takes longer than a command.
 type kernel struct {
 	mu       sync.Mutex
 	programs *cgroup.Programs
@@ -253,14 +253,14 @@ type kernel struct {
 	closed   bool  // with the last of them they are closed
 }
 
-// load has them loaded for whoever takes them.
+// load starts to load them for a later take.
 func (k *kernel) load() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	_, _ = k.have()
 }
 
-// take returns the programs, for a command: release has to be called then.
+// take returns the programs for a command, which must call release.
 func (k *kernel) take() (*cgroup.Programs, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -279,7 +279,7 @@ func (k *kernel) release() {
 	}
 }
 
-// have returns the programs, which are loaded if they are not; k.mu is held.
+// have returns the programs, and loads them if needed; k.mu is held.
 func (k *kernel) have() (*cgroup.Programs, error) {
 	if k.programs != nil || k.err != nil {
 		return k.programs, k.err
@@ -295,8 +295,8 @@ func (k *kernel) have() (*cgroup.Programs, error) {
 	return programs, err
 }
 
-// lasting reports whether the programs could not be loaded another time either: this process may not,
-// or the kernel cannot (it answers EINVAL to what it does not know).
+// lasting reports whether loading the programs would fail again: this process may not load them, or the kernel does not
+// know them (EINVAL).
 func lasting(err error) bool {
 	return errors.Is(err, os.ErrPermission) || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL)
 }

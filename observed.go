@@ -21,7 +21,7 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// observed is what a command was seen to be refused (Config.Why).
+// observed collects what a command is refused (Config.Why).
 type observed struct {
 	by  *attempts.Observer
 	box *plan.Sandbox
@@ -36,7 +36,7 @@ type observed struct {
 	asked    attempts.Process // who looked up a name last
 }
 
-// observe has the command observed, by whoever supervises it. deny is the filter that it must pass.
+// observe makes the command's supervisor observe it. deny is the filter that its calls must pass.
 func (x *Execution) observe(cmd *nsexec.Cmd, deny nsexec.Filter) error {
 	if err := features.Get(features.SeccompNotification).Err(); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (x *Execution) observe(cmd *nsexec.Cmd, deny nsexec.Filter) error {
 	return nil
 }
 
-// endObserved waits until nothing more is told.
+// endObserved waits until all observations have arrived.
 func (x *Execution) endObserved() {
 	if o := x.observed; o != nil && o.by != nil {
 		if o.net != nil {
@@ -83,7 +83,7 @@ var refusalKinds = [...]RefusalKind{
 	attempts.Inet: RefusedConnect, attempts.Signal: RefusedSignal,
 }
 
-// tell adds an attempt, if it is the policy that refuses it.
+// tell adds an attempt, if the policy refuses it.
 func (o *observed) tell(a attempts.Attempt, by func() attempts.Process) bool {
 	kind := refusalKinds[a.Kind]
 	m := met{target: textTarget(a), err: a.Err}
@@ -131,8 +131,8 @@ func (o *observed) add(r Refusal, who attempts.Process, m met) {
 	o.blame.refused(who, m)
 }
 
-// refusedInet is what is refused of the network. Of what the rules refuse it has the target alone: the rest is in the log of
-// those who enforce them.
+// refusedInet records a refused use of the network. For what rules refuse it records the target only: the rest is in
+// the log of the enforcer.
 func (o *observed) refusedInet(a attempts.Attempt, by func() attempts.Process, m *met) (r Refusal, ok bool) {
 	local := a.To.Addr().IsLoopback()
 	m.net = !local
@@ -173,7 +173,8 @@ func (o *observed) refusedInet(a attempts.Attempt, by func() attempts.Process, m
 // domain is the port of name servers.
 const domain = 53
 
-// refusedName is told of a name that does not resolve because of the rules. Who asked last has asked for it.
+// refusedName is called for a name that does not resolve because of the rules. It belongs to the last process that used
+// a resolver.
 func (o *observed) refusedName(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -182,13 +183,13 @@ func (o *observed) refusedName(name string) {
 	}
 }
 
-// failedOf reports whether the command failed of something that is refused of the network: a name, an address with its port, or,
-// empty, all there is.
+// failedOf reports whether the command failed because of a refused part of the network: a name, an address with its
+// port, or, if empty, all of it.
 func (o *observed) failedOf(target string) bool {
 	return o != nil && slices.ContainsFunc(o.list, func(r Refusal) bool { return r.Failed && r.Rule == networkRule && r.Target == target })
 }
 
-// Follows, Tried, Executed, Said and Ended make o a Follower, for its blame.
+// Follows, Tried, Executed, Said and Ended make o a Follower for its blame.
 func (o *observed) Follows(process int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -219,7 +220,7 @@ func (o *observed) Ended(p attempts.Process, status int, command bool) {
 	o.blame.Ended(p, status, command)
 }
 
-// rank is the order of refusals: 0 for those that a command failed of.
+// rank orders refusals: 0 for those that made the command fail.
 func rank(r Refusal) int {
 	if r.Failed {
 		return 0

@@ -11,13 +11,12 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// byRules reports whether a request has a network by rules.
+// byRules reports whether network rules apply to a request.
 func (c *Config) byRules(q *Request) bool {
 	return !q.Network && (q.LearnNet || len(c.Net.Rules) > 0 || len(c.Publish) > 0)
 }
 
-// openNetwork makes what a command needs to have a network by rules; nothing of it is in
-// force yet.
+// openNetwork makes what network rules for a command need; they are not yet enforced.
 func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
 	c := &r.config
 	if c.Enforcer != BrokerEnforcer && !explain && len(c.Credentials) == 0 && features.Has(features.LandlockScopes) {
@@ -67,7 +66,7 @@ func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
 		return n, nil
 	}
 	if n.mode == AutoEnforcer && (features.Get(features.LandlockScopes).Status == features.No || features.Get(features.Clone3).Status == features.No) {
-		// The programs would be loaded, and then no command could be executed.
+		// The programs could be loaded, but then no command could be executed.
 		n.fallBack()
 	}
 	if n.mode != BrokerEnforcer {

@@ -61,7 +61,7 @@ func (o Output) String() string {
 
 const longLine = 1 << 10
 
-// wholeRunes is b without the beginning of a character at its end.
+// wholeRunes removes an incomplete character from the end of b.
 func wholeRunes(b []byte) []byte {
 	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
 		if c := b[len(b)-i]; utf8.RuneStart(c) {
@@ -74,7 +74,7 @@ func wholeRunes(b []byte) []byte {
 	return b
 }
 
-// clean makes a text of bytes. Tabs and ends of lines stay, CR LF becomes LF.
+// clean turns bytes into text. Tabs and line ends stay, and CR LF becomes LF.
 func clean(b []byte) string {
 	plain := true
 	for _, c := range b {
@@ -125,7 +125,7 @@ func newCapture(limit int, to io.Writer) *capture {
 	return &capture{limit: limit, to: to}
 }
 
-// Write never fails: who reads the output must not decide what becomes of the command.
+// Write never fails: the reader of the output must not decide what happens to the command.
 func (c *capture) Write(p []byte) (int, error) {
 	c.keep(p)
 	c.passing.Lock()
@@ -167,7 +167,7 @@ func (c *capture) keep(p []byte) {
 	}
 }
 
-// output is what was kept. Something may still be written: the tail is a copy.
+// output returns what was kept. More may still be written, so the tail is a copy.
 func (c *capture) output() Output {
 	c.mu.Lock()
 	defer c.mu.Unlock()

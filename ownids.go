@@ -22,12 +22,12 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// Root's commands with ids of their own: see package idmap. What they may use is shown with these ids from the first mount on, at
-// the host's own paths in the sandbox's copy of the mounts. So the plan stays what it is.
+// Commands of root with ids of their own: see package idmap. What they may use is shown with these ids before the first
+// mount, at the host's own paths in the sandbox's copy of the mounts. So the plan does not change.
 
 const opOwnIDs = "own ids"
 
-// mostMapped is how many mounts a sandbox can be sent, with room for its other descriptors (SCM_MAX_FD).
+// mostMapped is how many mounts can be sent to a sandbox, with room for its other descriptors (SCM_MAX_FD).
 const mostMapped = 200
 
 var (
@@ -101,14 +101,14 @@ func (x *Execution) ownIDs(cmd *nsexec.Cmd) error {
 			return err
 		}
 	}
-	// Behind the root, which a plan begins with, and before layers of the session, which lie in these.
+	// After the root, with which a plan begins, and before layers of the session, which lie in these.
 	cmd.Mounts = slices.Insert(slices.Clone(cmd.Mounts), min(1, len(cmd.Mounts)), plan...)
 	cmd.UIDMap, cmd.GIDMap, cmd.Capabilities = idmap.Map(), idmap.Map(), idmap.Capabilities
 	sandbox.Of(cmd).OwnRoot, sandbox.Of(cmd).Masks = true, masks
 	return nil
 }
 
-// endOwnIDs closes the mounts: the sandbox has them, or there is none.
+// endOwnIDs closes the mounts: the sandbox has them now, or there is no sandbox.
 func (x *Execution) endOwnIDs() {
 	for _, f := range x.mapped {
 		_ = f.Close()
@@ -123,8 +123,8 @@ type ownSource struct {
 	mount     uint64 // that the path is in
 }
 
-// unlinked is a path with no links on the way to the caller's own directories, the home directory and that of sessions. Other links
-// are not followed: what somebody puts into a folder now may lead elsewhere than when the plan was made.
+// unlinked resolves the links on the path to the caller's own directories, the home directory and that of sessions. It
+// follows no other links: what is put into a folder now may lead elsewhere than when the plan was made.
 func (x *Execution) unlinked(path string) string {
 	if x.session != nil {
 		if dir := filepath.Dir(x.session.Dir()); paths.Inside(path, dir) {
@@ -137,7 +137,7 @@ func (x *Execution) unlinked(path string) string {
 	return path
 }
 
-// linkless is a path without links, if it is there.
+// linkless resolves the links of a path, if it exists.
 func linkless(path string) string {
 	if to, err := filepath.EvalSymlinks(path); err == nil && path != "" {
 		return to
@@ -145,8 +145,8 @@ func linkless(path string) string {
 	return path
 }
 
-// ownSources are the paths that sources of binds and layers of overlays lie in, outer ones first, and the paths of all mounts that
-// are attached for them. The home directory is among them also if it is shown as the host has it.
+// ownSources are the paths that contain the sources of binds and layers of overlays, outer ones first, and the paths of
+// all mounts that are attached for them. The home directory is among them even if it is shown as it is.
 func ownSources(box *plan.Sandbox, home string, unlinked func(string) string) (list []ownSource, places []string) {
 	var all []ownSource
 	if !slices.ContainsFunc(box.Mounts, func(m mounts.Mount) bool { return m.Kind == mounts.KindOverlay && m.Target == home }) {
@@ -171,7 +171,7 @@ func ownSources(box *plan.Sandbox, home string, unlinked func(string) string) (l
 	}
 	inMemory := places
 	all = slices.DeleteFunc(all, func(s ownSource) bool {
-		// Nothing can be attached over the root that the sandbox begins with.
+		// Nothing can be attached over the root with which the sandbox begins.
 		return s.path == "" || s.path == "/" || paths.InAny(s.path, inMemory)
 	})
 	slices.SortStableFunc(all, func(a, b ownSource) int { return strings.Compare(a.path, b.path) })
@@ -192,7 +192,7 @@ func ownSources(box *plan.Sandbox, home string, unlinked func(string) string) (l
 	return list, places
 }
 
-// together is the directory that has two paths: an overlay wants both in one mount.
+// together is the directory that contains two paths: an overlay needs both in one mount.
 func together(a, b string) string {
 	for a != "" && !paths.Inside(b, a) {
 		a = filepath.Dir(a)
@@ -207,7 +207,7 @@ func sourcePaths(list []ownSource) (paths []string) {
 	return paths
 }
 
-// ownRoot is who root of the sandbox is outside. Zero: root, or this user.
+// ownRoot is the outer id of the sandbox's root. Zero: root, or this user.
 func (x *Execution) ownRoot() int {
 	if x.runner.config.OwnIDs {
 		return idmap.First

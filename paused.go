@@ -15,13 +15,13 @@ import (
 
 var errHold = errors.New("the command could not be stopped for the question")
 
-// How long a command may take to stop, and how many of its processes are looked at.
+// The time that a command may take to stop, and how many of its processes are checked.
 const (
 	stopPatience = 2 * time.Second
 	maxStopped   = 20000
 )
 
-// paused calls f while everything in the sandbox is stopped: nothing there reads what is typed, or writes to the terminal.
+// paused calls f while everything in the sandbox is stopped: nothing there reads the terminal or writes to it.
 func (x *Execution) paused(ctx context.Context, f func()) error {
 	if err := x.cmd.Signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -39,8 +39,8 @@ func (x *Execution) paused(ctx context.Context, f func()) error {
 	return nil
 }
 
-// stopped reports whether all processes below PID 1 of a sandbox are stopped: nothing there can begin to run then but
-// what ends an uninterruptible wait, and stops.
+// stopped reports whether all processes below PID 1 of a sandbox are stopped. Then nothing there can start to run,
+// except a process that ends an uninterruptible wait, and that then stops.
 func stopped(pid1 int) bool {
 	list := children(strconv.Itoa(pid1))
 	if len(list) == 0 {

@@ -22,7 +22,7 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// prepare is prepareOnce, and again where there turns out to be more that is to be hidden or read-only.
+// prepare calls prepareOnce, and calls it again if more has to be hidden or read-only than was known.
 func (x *Execution) prepare(engine overlay.Engine) error {
 	err := x.prepareOnce(engine)
 	for err == errMoreHidden {
@@ -32,8 +32,8 @@ func (x *Execution) prepare(engine overlay.Engine) error {
 	return err
 }
 
-// prepareOnce makes the session, if there is none yet, and the command: it gathers the facts, and package plan decides
-// from them. Slow searches run beside the session and the network. It is long because it is the order of all facts.
+// prepareOnce makes the command, and the session if there is none yet: it gathers the facts, and package plan decides
+// from them. Slow searches run in the background. It is long because it contains the order of all facts.
 func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	x.limit()
 	c, q := &x.runner.config, &x.request
@@ -141,7 +141,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	return x.command(spec, roots)
 }
 
-// policy is what Config and Request say, for package plan.
+// policy converts Config and Request for package plan.
 func (x *Execution) policy(landlock bool) plan.Policy {
 	c, q := &x.runner.config, &x.request
 	p := plan.Policy{
@@ -158,7 +158,8 @@ func (x *Execution) policy(landlock bool) plan.Policy {
 	return p
 }
 
-// spec is the sandbox that package plan decided about. written says whether something of the host is written to in place.
+// spec converts the decisions of package plan into a sandbox. written says whether the command writes to files of the
+// host in place.
 func (x *Execution) spec(box *plan.Sandbox, landlock bool, temp string, written bool) (Spec, error) {
 	s := Spec{Mounts: box.Mounts, Dir: box.Dir, Env: box.Env}
 	if box.HostCgroups {
@@ -232,7 +233,7 @@ func (x *Execution) place(f *plan.Facts) (err error) {
 	return nil
 }
 
-// addFolders adds the folders that are no part of a session, and the playground.
+// addFolders adds the folders that are not part of a session, and the playground.
 func (x *Execution) addFolders(f *plan.Facts) error {
 	c := &x.runner.config
 	if !c.OwnIDs {
@@ -260,7 +261,7 @@ func (x *Execution) addFolders(f *plan.Facts) error {
 		f.Table, f.Playground.Err = mounts.ReadMountinfo()
 	}
 	if !c.layered() && f.Layer == nil && len(f.Folders.Direct) > 0 && !c.small() && !x.runner.landlock() && !x.runner.plainCaches.Load() {
-		// Not the place that programs are told of where there is no cache: what is there is of use.
+		// Not the place that variables name if there is no cache: an existing cache is useful.
 		for _, dir := range host.Caches(f.Home, c.caches(), f.Folders.Direct, "", f.Table) {
 			f.Caches = append(f.Caches, mounts.TmpOverlay(dir, dir))
 		}
@@ -277,8 +278,8 @@ func (x *Execution) addFolders(f *plan.Facts) error {
 	return nil
 }
 
-// matchRules begins to look for what rules mean, which for patterns can be a walk through the project. The function that it
-// returns waits for the result.
+// matchRules starts to match rules, which for patterns can take a walk through the project. The returned function waits
+// for the result.
 func (x *Execution) matchRules(home string, suspect func(dir string) bool) func() [2][]host.Matched {
 	rules := [2][]Rule{x.runner.config.Rules, x.request.Paths}
 	if len(rules[0])+len(rules[1]) == 0 {
@@ -295,7 +296,7 @@ func (x *Execution) matchRules(home string, suspect func(dir string) bool) func(
 	return match
 }
 
-// addRules adds what rules, and the list of allowed sockets, are about.
+// addRules adds the paths of rules and of allowed sockets.
 func (x *Execution) addRules(f *plan.Facts, matched [2][]host.Matched, suspect func(dir string) bool) (err error) {
 	c := &x.runner.config
 	q := host.RuleQuery{Hidden: slices.Concat(f.Secrets, f.Sockets), Suspect: suspect, Git: c.has(GitPreset), Direct: f.Folders.Direct}
@@ -333,7 +334,7 @@ func (x *Execution) addRules(f *plan.Facts, matched [2][]host.Matched, suspect f
 	return nil
 }
 
-// copies are those of folders that commands see in their place.
+// copies are the copies of folders that commands see in their place.
 func (x *Execution) copies() (list []host.Copy) {
 	if x.session == nil || x.session.Info().Engine != overlay.EngineCopy {
 		return nil
@@ -344,10 +345,10 @@ func (x *Execution) copies() (list []host.Copy) {
 	return list
 }
 
-// cancelDelay is how long a command has after it was asked to end.
+// cancelDelay is how long a command may take to end after it was asked to.
 const cancelDelay = 2 * time.Second
 
-// limit begins the command's time, once: a project that has to be copied takes of it.
+// limit starts the command's time limit, once: copying a project counts, too.
 func (x *Execution) limit() {
 	if x.ctx != nil {
 		return
@@ -361,7 +362,7 @@ func (x *Execution) limit() {
 	}
 }
 
-// command makes the command; the roots are those of the session.
+// command makes the command; roots are those of the session.
 func (x *Execution) command(spec Spec, roots []string) error {
 	cmd := spec.CommandContext(x.ctx, x.args[0], x.args[1:]...)
 	landlock := x.runner.landlock()
@@ -378,7 +379,7 @@ func (x *Execution) command(spec Spec, roots []string) error {
 	if err := x.ownIDs(cmd); err != nil {
 		return err
 	}
-	// As timeout(1): a request first, and no patience after that.
+	// Like timeout(1): a request first, and SIGKILL after the delay.
 	if x.timeout > 0 {
 		sandbox.Of(cmd).Deadline = x.began.Add(x.timeout)
 	}
@@ -415,7 +416,7 @@ func (x *Execution) command(spec Spec, roots []string) error {
 		x.cmd = cmd
 		return x.inPlace.gate()
 	}
-	// A session's tmpfs is attached in one sandbox only.
+	// A session's tmpfs can be attached in one sandbox only.
 	once := x.session != nil && len(x.session.Layers()) > 0
 	gate, err := x.sockets.gate(roots, once)
 	if err == nil && once {
@@ -436,8 +437,7 @@ func (x *Execution) command(spec Spec, roots []string) error {
 	return nil
 }
 
-// openNetwork begins to make a network by rules, where there is one. The function that it returns waits
-// for it.
+// openNetwork starts to prepare network rules, if there are any. The returned function waits for that.
 func (x *Execution) openNetwork() func() error {
 	x.net.close()
 	x.net = nil

@@ -49,7 +49,7 @@ const (
 	presetCount
 )
 
-// presets is what can be said of each of them. It is data without code, so that starting a program does not pay for it.
+// presets is the table of all presets. It is data without code, so that it does not slow down the start of a program.
 var presets = [presetCount]struct {
 	name, summary string
 	rules         []string // of its network
@@ -129,7 +129,7 @@ func (p Preset) Rules() (list []netpolicy.Rule) {
 // has reports whether a preset is among those of c.
 func (c *Config) has(p Preset) bool { return c.Preset == p || slices.Contains(c.Presets, p) }
 
-// withPresets adds what presets have of settings.
+// withPresets adds the settings of presets.
 func (c Config) withPresets() Config {
 	if c.Preset == DefaultPreset && len(c.Presets) == 0 {
 		return c
@@ -147,7 +147,7 @@ func (c Config) withPresets() Config {
 	return c
 }
 
-// presetNames are those of c, each once.
+// presetNames are the names of c's presets, each once.
 func (c *Config) presetNames() (names []string) {
 	for _, p := range append([]Preset{c.Preset}, c.Presets...) {
 		if p != DefaultPreset && !slices.Contains(names, p.String()) {

@@ -23,11 +23,11 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// Refusals are found at no cost to a command that succeeds: what the network's enforcers decided is known anyway, and of
-// files there is what a command that failed says in its error messages. That is only a question: a path is told of where
-// the plan itself refuses it, and nothing else would.
+// Finding refusals costs a command that succeeds nothing: the decisions of the network's enforcers are known anyway,
+// and refused files are found in the error messages of a command that failed. A message only suggests a path: it is
+// reported only if the plan refuses the path, and nothing else would.
 
-// mostRefusals is how many are told of, and mostNames how many names in messages are looked at.
+// mostRefusals is how many are reported, and mostNames how many names in messages are checked.
 const (
 	mostRefusals = 100
 	mostNames    = 1000
@@ -69,7 +69,7 @@ func (x *Execution) findRefusals(err error) {
 				t.add(r)
 			}
 		}
-		// What was the reason comes first.
+		// What made the command fail comes first.
 		slices.SortStableFunc(t.list, func(a, b Refusal) int { return cmp.Compare(rank(a), rank(b)) })
 	case x.result.Started && x.failed():
 		for _, c := range [...]*capture{x.stderr, x.stdout} {
@@ -92,7 +92,7 @@ func (x *Execution) program() string {
 	return name
 }
 
-// limitRefusals are the limits that ended the command, and the one of processes, of which one more could not be made.
+// limitRefusals adds the limits that ended the command, and the limit of processes if it was reached.
 func (x *Execution) limitRefusals(t *refusalTable) {
 	name := x.result.SignalName()
 	for _, l := range x.result.Limits {
@@ -111,7 +111,7 @@ func (x *Execution) limitRefusals(t *refusalTable) {
 	}
 }
 
-// tellRefusals has the result say what the command was refused, where there can be anything.
+// tellRefusals sets the refusals in the result, if there can be any.
 func (x *Execution) tellRefusals(err error) {
 	if x.bare != nil {
 		return
@@ -122,12 +122,12 @@ func (x *Execution) tellRefusals(err error) {
 	}
 }
 
-// noNetwork is a refusal of n attempts to reach something where there is no network.
+// noNetwork is a refusal of n attempts to use a network, if there is none.
 func noNetwork(n int) Refusal {
 	return Refusal{Kind: RefusedConnect, Op: "connect", Rule: networkRule, Why: "there is no network", Flag: "--learn-net", Count: n}
 }
 
-// networkRefusal is a decision of the network's enforcers.
+// networkRefusal turns a decision of the network's enforcers into a refusal.
 func networkRefusal(d netpolicy.Decision) Refusal {
 	r := Refusal{Kind: RefusedConnect, Op: "connect", Target: TargetText(d), Rule: networkRule, Why: "no rule allows it", Flag: d.AllowWith, Count: d.Count}
 	switch {
@@ -162,7 +162,7 @@ func (t *refusalTable) add(r Refusal) {
 	}
 }
 
-// messages are the texts of the errors that a policy about files results in.
+// messages are the texts of errors that a policy about files can cause.
 var messages = [...]struct {
 	text []byte
 	err  unix.Errno
@@ -173,7 +173,7 @@ var messages = [...]struct {
 	{[]byte("connection refused"), unix.ECONNREFUSED},
 }
 
-// namespaceWords are what messages have that are about namespaces, which the seccomp filter refuses with EPERM.
+// namespaceWords occur in messages about namespaces, which the seccomp filter refuses with EPERM.
 var namespaceWords = [...][]byte{[]byte("namespace"), []byte("unshare"), []byte("no usable sandbox"), []byte("clone")}
 
 // namespaces looks for the message of a program that was refused a namespace.
@@ -189,13 +189,13 @@ func (t *refusalTable) namespaces(lower []byte) {
 	}
 }
 
-// ownerWords are what messages have that are about owners and other users, which take capabilities that root's commands lack.
+// ownerWords occur in messages about owners and other users, for which root's commands lack capabilities.
 var ownerWords = [...][]byte{
 	[]byte("ownership"), []byte("chown"), []byte("change owner"), []byte("set groups"), []byte("setgroups"), []byte("setgid"), []byte("setuid"),
 	[]byte("set uid"), []byte("set gid"), []byte("seteuid"), []byte("setegid"), []byte("setresuid"), []byte("setresgid"),
 }
 
-// owners looks for the message of a program of root's that could not give a file away, or become another user.
+// owners looks for the message of root's program that could not give a file away, or become another user.
 func (t *refusalTable) owners(lower []byte) {
 	if !bytes.Contains(lower, []byte("operation not permitted")) {
 		return
@@ -209,7 +209,7 @@ func (t *refusalTable) owners(lower []byte) {
 	}
 }
 
-// forNamespaces are the calls that Config.UserNamespaces is about.
+// forNamespaces are the calls that Config.UserNamespaces allows.
 var forNamespaces = []string{
 	"clone", "unshare", "setns", "mount", "umount2", "pivot_root", "chroot", "open_tree", "open_tree_attr", "move_mount", "fsopen", "fsconfig", "fsmount",
 	"fspick", "mount_setattr",
@@ -224,7 +224,7 @@ func refusedSyscall(name string) Refusal {
 	return r
 }
 
-// text looks for paths in lines that have the text of such an error.
+// text looks for paths in lines that contain the text of such an error.
 func (t *refusalTable) text(output []byte) {
 	for line := range bytes.Lines(output) {
 		lower := bytes.ToLower(line)
@@ -243,7 +243,7 @@ func (t *refusalTable) text(output []byte) {
 	}
 }
 
-// line looks for the path that a message is about: the last one before the error's text, else the first one behind it.
+// line looks for the path that a message is about: the last one before the error's text, else the first one after it.
 func (t *refusalTable) line(before, behind string, err unix.Errno) {
 	kind := RefusedRead
 	if err == unix.EROFS {
@@ -253,7 +253,8 @@ func (t *refusalTable) line(before, behind string, err unix.Errno) {
 	slices.Reverse(names)
 	for _, name := range append(names, namesIn(behind)...) {
 		if !filepath.IsAbs(name) {
-			// Where the command was when it named it nobody knows; but this error is the policy's.
+			// The working directory of the command at that time is not known; but only the policy causes
+			// this error.
 			if err != unix.EROFS {
 				continue
 			}
@@ -271,7 +272,7 @@ func (t *refusalTable) line(before, behind string, err unix.Errno) {
 	}
 }
 
-// removes reports whether a message is about a name, not about what is there.
+// removes reports whether a message is about a name, not about what the name leads to.
 func removes(message string) bool {
 	return slices.ContainsFunc([]string{"remove", "move", "unlink", "rename", "delete"}, func(word string) bool { return strings.Contains(message, word) })
 }
@@ -279,7 +280,7 @@ func removes(message string) bool {
 // quotes turns all quotes into one kind.
 var quotes = strings.NewReplacer("n't ", "nt ", "‘", "'", "’", "'", "`", "'", `"`, "'")
 
-// namesIn are the words of a message that can be paths: what is quoted, and what colons and spaces divide.
+// namesIn are the words of a message that can be paths: quoted words, and words separated by colons and spaces.
 func namesIn(message string) (names []string) {
 	message = quotes.Replace(message)
 	for i, part := range strings.Split(message, "'") {
@@ -305,7 +306,7 @@ func namesIn(message string) (names []string) {
 	return slices.DeleteFunc(names, func(name string) bool { return !strings.Contains(name, "/") })
 }
 
-// addPath adds what the plan refuses of a path, if an error can come of that.
+// addPath adds the plan's refusal of a path, if that can cause the error.
 func (t *refusalTable) addPath(name string, err error, kind RefusalKind) bool {
 	r, ok := refusedPath(t.box, name, err, kind)
 	if ok {
@@ -314,7 +315,7 @@ func (t *refusalTable) addPath(name string, err error, kind RefusalKind) bool {
 	return ok
 }
 
-// refusedPath is what the plan refuses of a path, if an error can come of that.
+// refusedPath is the plan's refusal of a path, if that can cause the error.
 func refusedPath(box *plan.Sandbox, name string, err error, kind RefusalKind) (r Refusal, ok bool) {
 	real, on := host.Look(name)
 	p := box.Why(real, on)

@@ -16,9 +16,9 @@ import (
 // mountRule is the word for what cannot be replaced because something is mounted there.
 const mountRule = "mount"
 
-// refusedWrite is a write that fails although nothing is read-only: the host has the directory, and the sandbox something of
-// its own in place of one above it; or what has a rule of its own is a mount, which nobody can replace or remove. The name is
-// written to if ofName is true, else what it leads to.
+// refusedWrite is a write that fails although nothing is read-only. Either the host has the directory, but the sandbox
+// has something else in place of one above it; or a rule names the path, which is therefore a mount that cannot be
+// replaced or removed. If ofName is true, the name itself is written to, otherwise what it leads to.
 func refusedWrite(box *plan.Sandbox, name string, err error, ofName bool) (r Refusal, ok bool) {
 	real, on := host.Look(name)
 	p := box.Why(real, on)
@@ -44,7 +44,7 @@ func refusedWrite(box *plan.Sandbox, name string, err error, ofName bool) (r Ref
 	return r, true
 }
 
-// refusedAcross is a rename, or a link, from one directory to another one of which each is a mount, because of its rule.
+// refusedAcross is a rename or link from one directory to another if one of them is a mount because of a rule.
 func refusedAcross(box *plan.Sandbox, from, to string) (r Refusal, ok bool) {
 	with, ok := box.Across(from, to)
 	if ok {

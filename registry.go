@@ -85,10 +85,10 @@ func (g Registry) Record(ctx context.Context, rec Record) error {
 	return nil
 }
 
-// mostDenied is how many refusals of the network are recorded: a command can have any number.
+// mostDenied is how many refusals of the network are recorded: a command can cause any number.
 const mostDenied = 100
 
-// deniedText is what a command wanted to reach.
+// deniedText says what a command wanted to reach.
 func deniedText(d netpolicy.Decision) string {
 	switch {
 	case d.Server:
@@ -145,8 +145,8 @@ func (g Registry) Discarded(ctx context.Context, session string) error {
 	return g.Registry.Discarded(ctx, session, list)
 }
 
-// registryChanges are a session's changes as the registry wants them: with all that was in
-// a deleted directory, where there is a session to look.
+// registryChanges converts a session's changes for the registry: with everything in a deleted directory, if there is a
+// session to look into.
 func registryChanges(s *overlay.Session, changes []overlay.Change) (list []project.Change, err error) {
 	add := func(c overlay.Change) {
 		list = append(list, project.Change{
@@ -170,7 +170,7 @@ func registryChanges(s *overlay.Session, changes []overlay.Change) (list []proje
 	return list, err
 }
 
-// registryAction is an action as the registry knows it. It takes none about the network.
+// registryAction converts an action for the registry, which takes none about the network.
 func registryAction(action string) (a project.Action, ok bool) {
 	switch action {
 	case string(ActionWrite):
@@ -203,8 +203,8 @@ func (g Registry) SetPermission(root, action, target string, allow bool) error {
 
 func (g Registry) registry() *project.Registry { return g.Registry }
 
-// registryOf is the registry of a Registry, a pointer to one, and of what embeds either. Nil, and keeps: there is none in
-// it, or the pointer is nil.
+// registryOf finds the registry in a Registry, a pointer to one, or a struct that embeds either. Nil and keeps: there
+// is a Registry, but no registry in it, or the pointer is nil.
 func registryOf(v any) (r *project.Registry, keeps bool) {
 	g, keeps := v.(interface{ registry() *project.Registry })
 	if !keeps {

@@ -9,7 +9,8 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// rename has directories renamed for the command, which an overlay refuses. Who is attached later serves that too.
+// rename makes nsrun rename directories for the command, because an overlay refuses that. Supervisors that are attached
+// later do it, too.
 func (x *Execution) rename(cmd *nsexec.Cmd, roots []string) {
 	x.endRenames()
 	if len(roots) == 0 || x.session != nil && x.session.Info().Engine == overlay.EngineCopy || x.runner.landlock() {
@@ -20,7 +21,7 @@ func (x *Execution) rename(cmd *nsexec.Cmd, roots []string) {
 	cmd.Seccomp = []nsexec.Filter{} // which the server has
 }
 
-// endRenames waits for what is being done: the command has ended.
+// endRenames waits for renames that have begun: the command has ended.
 func (x *Execution) endRenames() {
 	if x.renames != nil {
 		x.renames.Close()

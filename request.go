@@ -61,7 +61,7 @@ type Request struct {
 // args are the words that are executed.
 func (q *Request) args() ([]string, error) {
 	for _, kv := range q.Env {
-		// A name alone would pass on what SafeEnv leaves out, which is for Config to decide.
+		// A name alone would pass on what SafeEnv removes; only Config may do that.
 		if name, _, assigned := strings.Cut(kv, "="); name == "" || !assigned || strings.Contains(kv, "\x00") {
 			return nil, &Error{Op: "run", Err: fmt.Errorf("the environment has %s, which is not K=V", escape.Quote(kv))}
 		}
@@ -85,9 +85,8 @@ func (q *Request) args() ([]string, error) {
 	return nil, &Error{Op: "run", Err: errors.New("no command was given")}
 }
 
-// text is the command as people are shown it, with what the request adds to its
-// environment: nothing in it acts on a terminal, and what is escaped is told from what
-// looks like it.
+// text is the command for people, with what the request adds to its environment. Nothing in it acts on a terminal, and
+// escaped characters differ from text that looks like them.
 func (q *Request) text() string {
 	var b strings.Builder
 	for _, kv := range q.Env {

@@ -72,7 +72,7 @@ func (r *Runner) mirrors() bool {
 	return r.noHomeOverlay
 }
 
-// keep holds on to a session for the commands that follow, and reports whether it did.
+// keep keeps a session for later commands, and reports whether it did.
 func (r *Runner) keep(s *overlay.Session) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,8 +114,7 @@ func (r *Runner) Discard(ctx context.Context) error {
 	})
 }
 
-// decide ends the session that commands share. What f did is done even where it could not
-// be recorded.
+// decide ends the session that commands share. The work of f is done even if it could not be recorded.
 func (r *Runner) decide(ctx context.Context, f func(*overlay.Session) (recorded, err error)) error {
 	select {
 	case r.turn <- struct{}{}:
@@ -177,8 +176,8 @@ func (r *Runner) Close() (err error) {
 	return s.Close()
 }
 
-// tidy removes old sessions that have ended, once for a Runner and at most once a day.
-// What fails is nothing that anybody asked for.
+// tidy removes old sessions that have ended, once for a Runner and at most once a day. It ignores errors, because
+// nobody asked for this.
 func (r *Runner) tidy() {
 	r.mu.Lock()
 	done := r.tidied
@@ -195,7 +194,7 @@ func (r *Runner) tidy() {
 	}
 }
 
-// committed tells it of a commit.
+// committed tells the Recorder of a commit.
 func (r *Runner) committed(ctx context.Context, s *overlay.Session) error {
 	if r.config.Recorder == nil {
 		return nil
@@ -203,7 +202,7 @@ func (r *Runner) committed(ctx context.Context, s *overlay.Session) error {
 	return r.config.Recorder.Committed(ctx, s)
 }
 
-// discarded tells it of a session that is no more.
+// discarded tells the Recorder of a session that was discarded.
 func (r *Runner) discarded(ctx context.Context, id string) error {
 	if r.config.Recorder == nil {
 		return nil

@@ -33,7 +33,7 @@ type Gateway interface {
 	Open(ctx context.Context, r credential.Route) (serve func(net.Listener) error, err error)
 }
 
-// services are those that one command has. The zero value is none.
+// services are those of one command. The zero value is none.
 type services struct {
 	ctx     context.Context // nil: there are none, or only to be looked at
 	stop    context.CancelFunc
@@ -60,7 +60,7 @@ const (
 
 var errEnough = errors.New("nsrun no longer asks, after several answers of no")
 
-// openServices makes what Config.AllowUnix says beyond paths, once for an Execution.
+// openServices opens everything in Config.AllowUnix that is not a path, once for an Execution.
 func (x *Execution) openServices(run bool, suspect func(dir string) bool) error {
 	s := &x.services
 	c := &x.runner.config
@@ -86,7 +86,7 @@ func (x *Execution) openServices(run bool, suspect func(dir string) bool) error 
 	return x.openCredentials(suspect)
 }
 
-// listen makes a socket that the command has at target, and serves it; with explain nothing is made.
+// listen makes a socket for the command at target, and serves it; with explain it makes nothing.
 func (s *services) listen(target string, serve func(context.Context, net.Listener)) error {
 	if s.ctx == nil {
 		s.mounts = append(s.mounts, mounts.ROBind(target, target))
@@ -102,7 +102,7 @@ func (s *services) listen(target string, serve func(context.Context, net.Listene
 	return nil
 }
 
-// begun is told that the command was executed.
+// begun must be called when the command was executed.
 func (s *services) begun() {
 	if s.ctx != nil {
 		s.unname()
@@ -117,7 +117,7 @@ func (s *services) unname() {
 	s.shown = nil
 }
 
-// close ends them. The command has ended.
+// close closes them. The command has ended.
 func (s *services) close() {
 	if s.ctx == nil {
 		return
@@ -131,7 +131,7 @@ func (s *services) close() {
 	s.end = nil
 }
 
-// use asks whether the command may do something with a service, and notes the answer.
+// use asks whether the command may use a service, and records the answer.
 func (x *Execution) use(ctx context.Context, name string, q Question) bool {
 	s := &x.services
 	select {
@@ -191,7 +191,7 @@ func (x *Execution) askAbout(ctx context.Context, q Question) error {
 // atTerminal reports whether the command has a terminal, as standard input, output or error.
 func (x *Execution) atTerminal() bool { return slices.ContainsFunc(x.standard(), host.IsTerminal) }
 
-// standard are the files that the command has as standard input, output and error, as far as it has the caller's.
+// standard are the caller's files among the command's standard input, output and error.
 func (x *Execution) standard() (files []*os.File) {
 	q := &x.request
 	for _, v := range [...]any{q.Stdin, q.Stdout, q.Stderr} {

@@ -11,8 +11,8 @@ import (
 	"github.com/nsrun/nsrun/internal/plan"
 )
 
-// socketSearch finds the sockets of the host that are to be hidden, while the command is made ready. What takes longer is
-// looked for beside all of prepare, once: most often it finds nothing.
+// socketSearch finds the sockets of the host that must be hidden, while the command is prepared. Slow searches run in
+// the background of prepare, once: most often they find nothing.
 type socketSearch struct {
 	all     bool // folders or rules show files of the host as they are
 	first   chan []string
@@ -21,8 +21,8 @@ type socketSearch struct {
 	looked  bool
 }
 
-// begin begins a search. With all, sockets in private places matter too: folders and rules show what is there. With explain
-// near waits for everything.
+// begin starts a search. With all, sockets in private places matter, too, because folders and rules show them. With
+// explain, near waits for everything.
 func (s *socketSearch) begin(all, explain bool) {
 	s.all, s.first = all, make(chan []string, 1)
 	first := s.distant == nil
@@ -44,15 +44,15 @@ func (s *socketSearch) begin(all, explain bool) {
 	}(s.first, s.distant)
 }
 
-// near waits for what is found soon.
+// near waits for the fast part.
 func (s *socketSearch) near() []string { return append(<-s.first, s.known...) }
 
-// errMoreHidden says that the command has to be prepared anew.
+// errMoreHidden says that the command has to be prepared again.
 var errMoreHidden = errors.New("there is more to be blocked, or to be read-only")
 
-// gate is what a command has to wait for before it is executed, while its sandbox is set up; nil: nothing. The roots are
-// those of its session. An error says that there are more sockets already. With once, the sandbox cannot be set up a
-// second time, and so everything is waited for now.
+// gate returns a function that the command must wait for before it is executed, while its sandbox is set up; nil:
+// nothing. roots are those of its session. An error says that there are already more sockets. With once, the sandbox
+// cannot be set up a second time, so gate waits for everything now.
 func (s *socketSearch) gate(roots []string, once bool) (func() error, error) {
 	if s.looked {
 		return nil, nil
@@ -68,7 +68,7 @@ func (s *socketSearch) gate(roots []string, once bool) (func() error, error) {
 	}
 }
 
-// take takes what was found. Where all of a session is shown through overlays, sockets in it lead nowhere.
+// take takes what was found. If all of a session is shown through overlays, its sockets cannot be connected to.
 func (s *socketSearch) take(found, roots []string) error {
 	s.looked = true
 	s.known = slices.DeleteFunc(found, func(path string) bool {
@@ -80,7 +80,7 @@ func (s *socketSearch) take(found, roots []string) error {
 	return nil
 }
 
-// binds reports whether folders or rules show files of the host as they are, not through an overlay.
+// binds reports whether folders or rules show files of the host directly, not through an overlay.
 func (c *Config) binds(f *plan.Folders, q *Request) bool {
 	shows := func(r Rule) bool { return r.Mode != Blocked && r.Mode != Protected }
 	return len(f.Direct) > 0 || len(f.ReadOnly) > 0 || slices.ContainsFunc(c.Rules, shows) || slices.ContainsFunc(q.Paths, shows)

@@ -22,7 +22,7 @@ import (
 	"github.com/nsrun/nsrun/internal/sshagent"
 )
 
-// chosenKeys are the keys of the agent that a command has.
+// chosenKeys are the agent's keys that a command can use.
 type chosenKeys struct {
 	names []string // comments and fingerprints
 	blobs [][]byte // of files
@@ -80,7 +80,7 @@ func (x *Execution) openAgent(run bool, suspect func(dir string) bool) error {
 	return s.listen(target, p.Serve)
 }
 
-// add adds a key that was chosen; none means that the Approver is asked.
+// add adds a chosen key; with none, the Approver is asked about each key.
 func (k *chosenKeys) add(name string, suspect func(dir string) bool) error {
 	if name == "" {
 		k.asked = true
@@ -93,7 +93,7 @@ func (k *chosenKeys) add(name string, suspect func(dir string) bool) error {
 		k.names = append(k.names, name)
 		return nil
 	}
-	// A private key is not looked at: its public half is beside it.
+	// A private key is not read: its public half is beside it.
 	if !strings.HasSuffix(name, ".pub") {
 		name += ".pub"
 	}
@@ -109,13 +109,13 @@ func (k *chosenKeys) add(name string, suspect func(dir string) bool) error {
 	return nil
 }
 
-// maxKeyFile is the largest file of a public key, and maxKnownHosts that of known hosts that is looked at.
+// maxKeyFile is the maximum size of a file with a public key, and maxKnownHosts that of a file with known hosts.
 const (
 	maxKeyFile    = 64 << 10
 	maxKnownHosts = 4 << 20
 )
 
-// check finds out that the agent answers, and has what was chosen.
+// check finds out whether the agent answers and has the chosen keys.
 func (k *chosenKeys) check(ctx context.Context, socket *host.Socket) error {
 	conn, err := socket.Dial()
 	if err != nil {
@@ -165,7 +165,7 @@ func (x *Execution) mayList(ctx context.Context, keys *chosenKeys, k sshagent.Ke
 	return yes
 }
 
-// hostNames are the names that the caller's known_hosts (sshd(8)) has for a host's key. Hashed ones cannot be read.
+// hostNames are the names in the caller's known_hosts (sshd(8)) for a host's key. Hashed names cannot be read.
 func hostNames(key []byte) (names []string) {
 	f, err := os.Open(filepath.Join(host.Home(), ".ssh/known_hosts"))
 	if err != nil {

@@ -134,12 +134,12 @@ func (r *Runner) Explain(ctx context.Context, w io.Writer, q Request) error {
 	return x.cmd.Explain(w)
 }
 
-// planned is an Execution that is only looked at; unplan has to be called.
+// planned is an Execution that is only described; unplan must be called.
 func (r *Runner) planned(ctx context.Context, q Request) (*Execution, error) {
 	return r.plannedWith(ctx, q, false)
 }
 
-// plannedWith is planned, also with the caches that a session would add.
+// plannedWith is planned; with caches, it includes those that a session would add.
 func (r *Runner) plannedWith(ctx context.Context, q Request, caches bool) (_ *Execution, err error) {
 	x := &Execution{runner: r, request: q, parent: ctx, began: time.Now(), explain: true, caches: caches}
 	if err := r.config.check(); err != nil {
@@ -182,7 +182,7 @@ func (x *Execution) start() error {
 	return x.startOnce()
 }
 
-// startOnce starts the command, with the engine that the kernel takes.
+// startOnce starts the command, with the first engine that works.
 func (x *Execution) startOnce() error {
 	err := x.prepare(x.runner.lastEngine())
 	for err == nil {
@@ -246,8 +246,8 @@ func (x *Execution) timeIsUp(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) && x.parent.Err() == nil
 }
 
-// mirror reports whether err says that no overlay could be laid over the home directory, or over a directory in which something is
-// hidden; from then on both are done without.
+// mirror reports whether err says that no overlay could be mounted over the home directory, or over a directory in
+// which something is hidden; from then on the Runner uses none there.
 func (r *Runner) mirror(x *Execution, err error) bool {
 	e, ok := errors.AsType[*nsexec.Error](err)
 	if !ok || e.Op != nsexec.StepOverlay || e.Mount == 0 || r.mirrors() {

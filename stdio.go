@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// opensNothing refuses as standard input, output or error what is a way to more: a directory, through which
-// the command could reach all that is below it; and a network socket, which is of the host's network
-// whatever the command has, and which it could disconnect and connect to anybody.
+// opensNothing refuses standard descriptors that would give the command more access: a directory, through which it
+// could reach everything below; and a network socket, which belongs to the host's network, and which the command could
+// connect to any host.
 func opensNothing(name string, file any, network bool) error {
 	f, ok := file.(*os.File)
 	if !ok || f == nil {
@@ -72,7 +72,7 @@ func (x *Execution) connect() error {
 		cmd.Stdin = q.Stdin
 		return nil
 	}
-	// Not left to nsexec, which waits for the reader.
+	// nsexec would wait for the reader, so this is done here.
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// checkSandbox finds what nothing but a sandbox can do.
+// checkSandbox finds settings that need a sandbox.
 func (c *Config) checkSandbox() string {
 	switch {
 	case c.Sandbox > SandboxDisabled:
@@ -29,10 +29,10 @@ func (c *Config) checkSandbox() string {
 	return ""
 }
 
-// needsSandbox reports whether commands mean something else without a sandbox.
+// needsSandbox reports whether the same command would do something else without a sandbox.
 func (c *Config) needsSandbox() bool { return c.Session+c.On != "" || c.has(WorkspaceRootPreset) }
 
-// unavailable says why commands are to be run without a sandbox after one could not be started. Empty: they are not.
+// unavailable says why commands may run without a sandbox after one could not be started. Empty: they may not.
 func (r *Runner) unavailable(err error) string {
 	c := &r.config
 	if c.Sandbox != SandboxPreferred || c.needsSandbox() || kindOf(err) != ErrNotAvailable {
@@ -47,7 +47,7 @@ func (r *Runner) unavailable(err error) string {
 	return ""
 }
 
-// noNamespaces reports whether the administrator allows none of some kind.
+// noNamespaces reports whether the administrator allows no namespaces of some kind.
 func noNamespaces() bool {
 	for _, kind := range [...]string{"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"} {
 		if b, err := os.ReadFile("/proc/sys/user/max_" + kind + "_namespaces"); err == nil && strings.TrimSpace(string(b)) == "0" {
@@ -87,7 +87,7 @@ func (x *Execution) startUnsandboxed(why string) error {
 	cmd := exec.CommandContext(x.ctx, x.args[0], x.args[1:]...)
 	cmd.Dir, cmd.Env = x.dir, x.unsandboxedEnv()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr
-	// In a group of its own it can be ended with what it starts; but a terminal is for one group.
+	// In a group of its own, it can be killed with everything that it starts; but a terminal belongs to one group.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !q.Passthrough}
 	cmd.WaitDelay = cancelDelay
 	if c.Grace > 0 {
@@ -115,7 +115,7 @@ func (x *Execution) startUnsandboxed(why string) error {
 	return nil
 }
 
-// execErrno is why a program could not be executed.
+// execErrno returns why a program could not be executed.
 func execErrno(err error) error {
 	if errors.Is(err, exec.ErrNotFound) {
 		return syscall.ENOENT
@@ -144,7 +144,7 @@ func (x *Execution) unsandboxedEnv() []string {
 // bareCommand is a command without a sandbox.
 type bareCommand struct{ *exec.Cmd }
 
-// signal signals it, with what it started where it has a group of its own.
+// signal sends a signal to it, and to what it started if it has a group of its own.
 func (b *bareCommand) signal(s syscall.Signal) error {
 	if !b.SysProcAttr.Setpgid {
 		return b.Process.Signal(s)
@@ -155,7 +155,7 @@ func (b *bareCommand) signal(s syscall.Signal) error {
 	return unix.Kill(-b.Process.Pid, s)
 }
 
-// wait waits for its end, and ends what is left of its group.
+// wait waits for its end, and kills what is left of its group.
 func (b *bareCommand) wait() error {
 	if b.SysProcAttr.Setpgid {
 		for { // it is not reaped, so that the number of the group stays its own

@@ -20,8 +20,8 @@ var (
 	errUsernsLandlock = errors.New("they need the backend native, whose mounts the kernel locks in them")
 )
 
-// allowNamespaces lets the command make user namespaces, and what goes with them as far as it gains nothing by it; inPlace
-// says that it writes to files of the host.
+// allowNamespaces lets the command make user namespaces, and use what belongs to them as far as it gains nothing by
+// that; inPlace says that it writes to files of the host.
 func (x *Execution) allowNamespaces(spec *Spec, inPlace bool) error {
 	if os.Geteuid() == 0 {
 		return &Error{Op: opUserns, Err: errUsernsRoot}
@@ -31,7 +31,7 @@ func (x *Execution) allowNamespaces(spec *Spec, inPlace bool) error {
 	}
 	l := x.runner.config.limits(&x.request)
 	spec.UserNamespaces = true
-	// The limits' own cgroup is this user's, and with it the limits.
+	// The cgroup of the limits belongs to this user, so the command could change its limits.
 	spec.CgroupNamespaces = l.Memory == 0 && l.PIDs == 0 && l.CPUs == 0 && !cgroups.Reachable()
 	spec.Openat2 = !inPlace
 	return nil

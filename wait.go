@@ -56,7 +56,7 @@ func (x *Execution) Wait() (Result, error) {
 	if _, exited := errors.AsType[*exec.ExitError](err); exited || errors.Is(err, exec.ErrWaitDelay) {
 		err = nil
 	}
-	// Start kills a command that has just begun, and does not ask first.
+	// Start kills a command that has just begun, and does not ask it first.
 	if x.canceled.Load() || sandbox.Of(x.cmd).TimedOut || res.Signal == syscall.SIGKILL && x.ctx.Err() != nil {
 		if err = x.parent.Err(); err == nil {
 			res.TimedOut = true
@@ -68,7 +68,7 @@ func (x *Execution) Wait() (Result, error) {
 	return x.end(err)
 }
 
-// end gives everything back.
+// end releases everything.
 func (x *Execution) end(err error) (Result, error) {
 	if x.cancel != nil {
 		x.cancel()
@@ -130,8 +130,8 @@ func (x *Execution) end(err error) (Result, error) {
 	return *res, err
 }
 
-// wrote reports whether a command that is not known to have been started has changed
-// something: one that is given up, or killed, while it is started may have begun already.
+// wrote reports whether a command that is not known to have started has changed something: one that was cancelled or
+// killed during its start may have begun already.
 func (x *Execution) wrote(err error) bool {
 	_, killed := errors.AsType[*nsexec.KilledError](err)
 	if x.cmd == nil || x.ctx.Err() == nil && !killed {
@@ -146,8 +146,8 @@ func (x *Execution) wrote(err error) bool {
 	return false
 }
 
-// settle finds out what changed, and does with it what After says. After a command that
-// the caller gave up nothing is committed.
+// settle finds the changes, and does with them what After says. If the caller cancelled the command, nothing is
+// committed.
 func (x *Execution) settle(gaveUp bool) error {
 	s, res, r := x.session, &x.result, x.runner
 	ctx := context.WithoutCancel(x.parent)
@@ -225,7 +225,7 @@ func (x *Execution) settleNetwork() {
 	}
 }
 
-// failed reports whether the command was executed, and did not succeed.
+// failed reports whether the command was executed and failed.
 func (x *Execution) failed() bool {
 	ps := x.processState()
 	return ps != nil && !ps.Success()

@@ -6,7 +6,7 @@ import (
 	"github.com/nsrun/nsrun/fanotify"
 )
 
-// watch is what an Execution has to do with watching.
+// watch is an Execution's watching.
 type watch struct {
 	watcher *fanotify.Watcher // nil: nothing is watched
 	err     error             // why not, although it was asked for
@@ -17,7 +17,7 @@ type watch struct {
 	known   chan struct{} // closed when Result.Changes is complete; nil: nothing was to be watched
 }
 
-// end gives the watcher back.
+// end closes the watcher.
 func (w *watch) end() {
 	if w.watcher != nil {
 		w.watcher.Close()
@@ -25,8 +25,8 @@ func (w *watch) end() {
 	}
 }
 
-// finish is called when the command has ended. It returns when all that happened is told,
-// to whoever has asked for it.
+// finish is called when the command has ended. It returns when everything that happened was reported to those who asked
+// for it.
 func (w *watch) finish() {
 	w.mu.Lock()
 	drained := w.drained
@@ -44,7 +44,7 @@ func (w *watch) finish() {
 	}
 }
 
-// tell says that Result.Changes is complete.
+// tell reports that Result.Changes is complete.
 func (w *watch) tell() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -37,7 +37,7 @@ func (r *Runner) Why(ctx context.Context, q Request, what string) (Finding, erro
 	return a, err
 }
 
-// causes are the words for what refuses something, and the same for people: %s is what it is about.
+// causes are the words for what refuses something, and the texts for people: %s is the path or host.
 var causes = [...]struct{ word, text string }{
 	plan.NoCause:        {"", ""},
 	plan.HostCause:      {"host", "the host's files are read-only"},
@@ -57,7 +57,7 @@ var causes = [...]struct{ word, text string }{
 
 var writings = [...]string{plan.NoWriting: "no", plan.Apart: "apart", plan.InPlace: "in place", plan.Temporary: "temporary", plan.InHome: "home layer"}
 
-// path is about a path or a socket that has one.
+// path answers about a path, or a socket that has one.
 func (a *Finding) path(box *plan.Sandbox, name string) {
 	real, on := host.Look(name)
 	p := box.Why(real, on)
@@ -83,7 +83,7 @@ func refusalText(p *plan.Place) string {
 	return strings.ReplaceAll(causes[p.Cause].text, "%s", escape.Quote(p.At))
 }
 
-// refusals are the ways to use a path that a policy refuses, and nothing else does.
+// refusals are the ways to use a path that the policy refuses and nothing else does.
 func refusals(p *plan.Place, on plan.OnHost, why string) (list []Refusal) {
 	add := func(kind RefusalKind, with plan.Flag) {
 		r := Refusal{Kind: kind, Op: string(kind), Target: p.Path, Rule: causes[p.Cause].word, Why: why}
@@ -111,7 +111,7 @@ func refusals(p *plan.Place, on plan.OnHost, why string) (list []Refusal) {
 	return list
 }
 
-// abstract is about a socket without a path.
+// abstract answers about a socket without a path.
 func (a *Finding) abstract(q *Request, allowed []string) {
 	a.Kind = "socket"
 	switch {
@@ -129,7 +129,7 @@ func (a *Finding) deny(r Refusal) {
 	a.Rule, a.Text, a.Denied = r.Rule, r.Why, append(a.Denied, r)
 }
 
-// host is about a host of the network.
+// host answers about a host of the network.
 func (a *Finding) host(x *Execution) error {
 	a.Kind = "host"
 	asked, err := netpolicy.Parse(a.Target)

@@ -10,7 +10,7 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// workspace adds what it takes to have the project as the root.
+// workspace adds what is needed to make the project the root.
 func (x *Execution) workspace(f *plan.Facts) error {
 	lists := []mounts.Plan{f.System, f.Shown, f.Builds, f.Unix, f.InPlace}
 	for _, rules := range [...][]plan.Rule{f.Rules, f.Paths} {
@@ -84,13 +84,13 @@ func (c *Config) HostPath(name string) (string, error) {
 	return at, public(err, nil, nil)
 }
 
-// workspace is the project without links.
+// workspace resolves the links of the project's path.
 func (c *Config) workspace() (string, error) {
 	real, err := host.Folder(c.Project, c.suspect(nil))
 	return real, public(err, nil, nil)
 }
 
-// shownPaths are those that Config names beside the project, where they are not patterns.
+// shownPaths are the paths that Config names besides the project, except patterns.
 func (c *Config) shownPaths() (list []string) {
 	for _, f := range c.Shared {
 		if f.Mode != Blocked {
