@@ -33,6 +33,7 @@ type Classifier struct {
 	plain   bool     // nothing is known about any of them
 	repos   []string // work trees that nobody has looked at yet
 	home    string   // see named
+	links   links    // what is known of links in Old
 
 	plainRoot, plainDir string // where Plain was last
 	plainHere           bool   // and whether the names of files decide there

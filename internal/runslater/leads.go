@@ -75,11 +75,18 @@ func (c *Classifier) watch(p string, w watched) (end string) {
 	if p == "" {
 		return ""
 	}
-	return resolve(c.Old, p, func(at string) {
+	return resolve(c.oldLinks(), p, func(at string) {
 		if _, known := c.watched[at]; !known && c.root(at) != "" && c.root(at) != at {
 			c.watched[at] = w
 		}
 	})
+}
+
+func (c *Classifier) oldLinks() *links {
+	if c.links.to == nil {
+		c.links = links{c.Old, make(map[string]string)}
+	}
+	return &c.links
 }
 
 // isKnown reports whether a pattern may begin with a name.
@@ -145,8 +152,8 @@ func (c *Classifier) leadGit(top string) {
 	if text, ok := c.Old.Read(path.Join(dir, "commondir")); ok {
 		common = absolute(dir, strings.TrimRight(text, "\r\n"))
 	}
-	c.leadConfig(path.Join(common, "config"), top, 0)
-	c.leadConfig(path.Join(dir, "config.worktree"), top, 0)
+	c.leadConfig(path.Join(common, "config"), top)
+	c.leadConfig(path.Join(dir, "config.worktree"), top)
 	hooks := path.Join(common, "hooks")
 	if c.Old.Kind(hooks) == Link {
 		hooks = c.watch(hooks, watched{reason: reasonHook})
@@ -171,30 +178,46 @@ func (c *Classifier) leadHooks(dir string) {
 	}
 }
 
-// leadConfig looks for files that a configuration names. Its relative commands are executed in top.
-func (c *Classifier) leadConfig(at, top string, depth int) {
+// A config is a configuration of git: where git was told that it is, which is where relative paths in it begin, without links
+// to that directory, and where it is.
+type config struct{ at, end string }
+
+// leadConfig looks for files that a configuration names, and those that it includes. Its relative commands are executed in top.
+// Each file is read once: they may include one another, and each file another one many times.
+func (c *Classifier) leadConfig(at, top string) {
+	first := config{at, at}
 	if c.Old.Kind(at) == Link {
-		at = c.watch(at, watched{reason: reasonConfig, config: true})
+		first.end = c.watch(at, watched{reason: reasonConfig, config: true})
 	}
-	text, ok := c.Old.Read(at)
-	if !ok || depth > 10 {
-		return
+	read := map[string]bool{}
+	for files := []config{first}; len(files) > 0; files = files[1:] {
+		if read[files[0].at] {
+			continue
+		}
+		read[files[0].at] = true
+		if text, ok := c.Old.Read(files[0].end); ok {
+			files = append(files, c.leadKeys(files[0].at, top, Leads(text))...)
+		}
 	}
-	for _, l := range Leads(text) {
+}
+
+// leadKeys looks for the files that the keys of a configuration name, and returns those that it includes.
+func (c *Classifier) leadKeys(at, top string, leads []Lead) (included []config) {
+	for _, l := range leads {
 		switch l.Kind {
 		case LeadHooks:
-			dir := c.named(top, l.Path)
-			if end := c.watch(dir, watched{reason: reasonHook}); end != "" && c.root(end) == end {
+			end := c.watch(c.named(top, l.Path), watched{reason: reasonHook})
+			if end != "" && c.root(end) == end {
 				for _, name := range hookNames {
 					c.watch(path.Join(end, name), watched{reason: reasonHook})
 				}
 			}
-			c.leadHooks(dir)
+			c.leadHooks(end)
 		case LeadInclude:
 			file := c.named(path.Dir(at), l.Path)
-			c.watch(file, watched{reason: reasonConfig, config: true})
-			if file != "" {
-				c.leadConfig(file, top, depth+1)
+			if end := c.watch(file, watched{reason: reasonConfig, config: true}); end != "" {
+				dir := resolve(c.oldLinks(), path.Dir(file), func(string) {})
+				included = append(included, config{path.Join(dir, path.Base(file)), end})
 			}
 		case LeadCommand:
 			c.watch(c.named(top, l.Path), watched{reason: "executed by " + l.Key})
@@ -205,6 +228,7 @@ func (c *Classifier) leadConfig(at, top string, depth int) {
 			}
 		}
 	}
+	return included
 }
 
 // named returns where a path in the configuration leads, for something in dir: git, or the shell, replaces a tilde by

@@ -3,6 +3,7 @@
 package runslater
 
 import (
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -237,5 +238,91 @@ func TestTable(t *testing.T) {
 		for p := range want {
 			t.Errorf("%q: %s was not visited", name, p.text)
 		}
+	}
+}
+
+// TestIncludedThroughLinks: what git reads and executes through links to directories is known as if there were none. Relative
+// paths begin where git was told that a file is.
+func TestIncludedThroughLinks(t *testing.T) {
+	old := tree{
+		"/p/.git/HEAD": "ref: refs/heads/x\n", "/p/.git/objects/x": "", "/p/.git/refs/x": "",
+		"/p/.git/config":         "[include]\n\tpath = ../linked/one\n\tpath = ../file\n",
+		"/p/linked":              "=>conf",
+		"/p/conf/one":            "[core]\n\thooksPath = scripts/hooks\n",
+		"/p/file":                "=>conf/two",
+		"/p/conf/two":            "[include]\n\tpath = three\n",
+		"/p/three":               "[core]\n\tfsmonitor = ./watch\n",
+		"/p/scripts":             "=>real",
+		"/p/real/hooks/pre-push": "=>../check",
+		"/p/real/check":          "old", "/p/watch": "old", "/p/other": "old",
+	}
+	now := maps.Clone(old)
+	for _, name := range []string{"/p/real/check", "/p/watch", "/p/other", "/p/real/hooks/post-merge"} {
+		now[name] = "new"
+	}
+	got := reasons(old, now)
+	for _, name := range []string{"real/check", "watch", "real/hooks/post-merge"} {
+		if got[name] == "" {
+			t.Errorf("%s does not run later: %q", name, got)
+		}
+	}
+	if got["other"] != "" {
+		t.Errorf("other runs later: %s", got["other"])
+	}
+}
+
+// A counted counts what is read, and what is looked at.
+type counted struct {
+	tree
+	reads, looks *int
+}
+
+func (c counted) Kind(p string) Kind {
+	*c.looks++
+	return c.tree.Kind(p)
+}
+
+func (c counted) Read(p string) (string, bool) {
+	*c.reads++
+	return c.tree.Read(p)
+}
+
+// TestIncludedOften: each configuration is read once, however often and through whatever links others include it.
+func TestIncludedOften(t *testing.T) {
+	const levels, times = 10, 50
+	old := tree{"/p/.git/HEAD": "ref: refs/heads/x\n", "/p/.git/objects/x": "", "/p/.git/refs/x": "", "/p/.git/here": "=>."}
+	include := func(n int) string {
+		return strings.Repeat(fmt.Sprintf("[include]\n\tpath = level%d\n\tpath = here/level%[1]d\n", n), times)
+	}
+	old["/p/.git/config"] = include(0)
+	for n := range levels {
+		old[fmt.Sprint("/p/.git/level", n)] = include(n + 1)
+	}
+	old[fmt.Sprint("/p/.git/level", levels)] = "[core]\n\tfsmonitor = ./watch\n"
+	var reads, looks int
+	c := Classifier{Roots: []string{"/p"}, Old: counted{old, &reads, &looks}, New: old}
+	if got := c.Reason(Change{Path: "/p/watch", Kind: File, Content: true}); got == "" {
+		t.Error("what the last one names does not run later")
+	}
+	if reads > levels+10 {
+		t.Errorf("%d reads of %d files", reads, levels+2)
+	}
+}
+
+// TestChains: a link of a chain is looked at once, though each of them is followed.
+func TestChains(t *testing.T) {
+	const length = 200
+	old := tree{"/p/.git/HEAD": "ref: refs/heads/x\n", "/p/.git/objects/x": "", "/p/.git/refs/x": ""}
+	for i := range length {
+		old[fmt.Sprintf("/p/.git/hooks/%d", i)] = fmt.Sprintf("=>%d", i+1)
+	}
+	old[fmt.Sprintf("/p/.git/hooks/%d", length)] = "=>../../check"
+	var reads, looks int
+	c := Classifier{Roots: []string{"/p"}, Old: counted{old, &reads, &looks}, New: old}
+	if got := c.Reason(Change{Path: "/p/check", Kind: File, Content: true}); got == "" {
+		t.Error("the end of the chain does not run later")
+	}
+	if looks > 3*length {
+		t.Errorf("%d looks at %d links", looks, length)
 	}
 }

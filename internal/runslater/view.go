@@ -52,6 +52,31 @@ type View interface {
 // maxLinks bounds how many links are followed one after the other.
 const maxLinks = 40
 
+// links are where links lead, by their paths; "" for what is none. A chain of links is followed from each of them, and each is
+// looked at once.
+type links struct {
+	View
+	to map[string]string
+}
+
+func (l *links) Kind(p string) Kind {
+	if l.Target(p) != "" {
+		return Link
+	}
+	return Other
+}
+
+func (l *links) Target(p string) string {
+	to, known := l.to[p]
+	if !known {
+		if l.View.Kind(p) == Link {
+			to = l.View.Target(p)
+		}
+		l.to[p] = to
+	}
+	return to
+}
+
 // resolve follows the links in an absolute path. It calls visit for each link on the way and for the end, inside the
 // roots or not.
 func resolve(v View, p string, visit func(string)) string {
