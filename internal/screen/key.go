@@ -4,6 +4,7 @@ package screen
 
 import (
 	"bytes"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -59,6 +60,29 @@ func decode(b []byte, last bool) (in input, n int) {
 	return input{key: Key(string(r))}, n
 }
 
+// stringBegins are what begins a string behind Escape: OSC, DCS, SOS, PM and APC.
+const stringBegins = "]PX^_"
+
+// stringEnd says how long a string is with which a terminal answers what some program has asked it: its text was chosen by
+// that program, and none of it is a key. Zero: it is incomplete.
+func stringEnd(b []byte, last bool) int {
+	for i := 2; i < len(b); i++ {
+		switch {
+		case b[i] == 0x07:
+			return i + 1
+		case b[i] != 0x1b || i+1 == len(b):
+		case b[i+1] == '\\':
+			return i + 2
+		default:
+			return i // another sequence begins
+		}
+	}
+	if last {
+		return len(b)
+	}
+	return 0
+}
+
 // escapeKey takes off a key that begins with the Escape character.
 func escapeKey(b []byte, last bool) (in input, n int) {
 	if len(b) == 1 {
@@ -66,6 +90,9 @@ func escapeKey(b []byte, last bool) (in input, n int) {
 			return input{}, 0
 		}
 		return input{key: "esc"}, 1
+	}
+	if strings.IndexByte(stringBegins, b[1]) >= 0 {
+		return input{}, stringEnd(b, last)
 	}
 	if b[1] != '[' && b[1] != 'O' {
 		if b[1] == 0x1b {

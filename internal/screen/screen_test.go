@@ -145,6 +145,9 @@ func TestDecode(t *testing.T) {
 		{"ü漢", "ü 漢"}, {"\xffj\xc3", "j"}, {"\x00j", "j"}, {"\u202ej", "j"},
 		{pasteBegin + "y\x1b[Ac\r" + pasteEnd + "j", "j"},
 		{pasteBegin + "yc", ""},
+		// What a terminal answers to questions of a command.
+		{"\x1b]11;rgb:aaaa/cccc/dddd\x1b\\j", "j"}, {"\x1b]lacy\x07j", "j"}, {"\x1bP>|acy(1)\x1b\\j", "j"}, {"\x1b_Gac\x1b[A", "up"}, {"\x1b]52;c;acy", ""},
+		{"\x1bP", ""},
 	} {
 		var got []string
 		for b := []byte(c.in); len(b) > 0; {
@@ -165,7 +168,7 @@ func TestDecode(t *testing.T) {
 	if in.paste != "text\x1b[A" {
 		t.Errorf("pasted: %q", in.paste)
 	}
-	for _, half := range []string{"\x1b", "\x1b[", "\x1b[1;5", "\x1bO", "\xe6\xbc", pasteBegin + "x" + pasteEnd[:3]} {
+	for _, half := range []string{"\x1b", "\x1b[", "\x1b[1;5", "\x1bO", "\xe6\xbc", "\x1b]11;rgb:aa", "\x1b]11;rgb:aa\x1b", pasteBegin + "x" + pasteEnd[:3]} {
 		if _, n := decode([]byte(half), false); n != 0 {
 			t.Errorf("%q counts as complete", half)
 		}
