@@ -209,15 +209,25 @@ func (p *Patch) header(f File, oldHash, newHash string) error {
 	default:
 		same = fmt.Sprintf(" %06o", f.OldMode)
 	}
-	if oldHash != newHash {
+	if oldHash != newHash && newHash != unread {
 		fmt.Fprintf(&b, "index %s..%s%s\n", oldHash, newHash, same)
 	}
 	_, err := io.WriteString(p, b.String())
 	return err
 }
 
-// large writes a file without reading all of it at once.
+// unread stands for the hash of what was not read.
+const unread = "unread"
+
+// large writes a file without reading all of it at once. For people it is not read: a file without content can have any size,
+// and to read it takes for ever.
 func (p *Patch) large(f File) error {
+	if p.NoBinaries {
+		if err := p.header(f, "", unread); err != nil {
+			return err
+		}
+		return p.differ(f)
+	}
 	hash := func(mode uint32, c Content) (string, error) {
 		if mode == 0 {
 			return noHash, nil
@@ -236,9 +246,6 @@ func (p *Patch) large(f File) error {
 	}
 	if err := p.header(f, oldHash, newHash); err != nil || oldHash == newHash {
 		return err
-	}
-	if p.NoBinaries {
-		return p.differ(f)
 	}
 	return p.binary(f.Old, f.New, oldHash, newHash)
 }

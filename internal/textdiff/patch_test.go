@@ -5,6 +5,7 @@ package textdiff
 import (
 	"bytes"
 	stdsha1 "crypto/sha1"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -488,5 +489,27 @@ func TestWriteStats(t *testing.T) {
 `
 	if got := b.String(); got != want || err != nil {
 		t.Errorf("%v\ngot\n%swant\n%s", err, got, want)
+	}
+}
+
+// TestLargeIsNotRead: in a patch for people, a large file takes no time. The control is a patch for git apply, which has it.
+func TestLargeIsNotRead(t *testing.T) {
+	opened := 0
+	f := File{NewPath: "large", NewMode: 0o100644, New: Content{Size: MaxBytes + 1, Open: func() (io.ReadCloser, error) {
+		opened++
+		return nil, errors.New("it is read")
+	}}}
+	var text strings.Builder
+	p := NewPatch(&text)
+	p.NoBinaries = true
+	if err := p.Add(f); err != nil || opened != 0 {
+		t.Errorf("%v, opened %d times", err, opened)
+	}
+	const want = "diff --git a/large b/large\nnew file mode 100644\nBinary files /dev/null and b/large differ (none -> 67108865 bytes)\n"
+	if text.String() != want {
+		t.Errorf("got %q", text.String())
+	}
+	if err := NewPatch(io.Discard).Add(f); err == nil || opened == 0 {
+		t.Errorf("the control: %v, opened %d times", err, opened)
 	}
 }
