@@ -28,12 +28,13 @@ type Classifier struct {
 	git     map[string]isGit   // what is known of directories
 	made    map[string]string  // and of the parts of repositories in them
 	listed  map[string][]string
-	last    string   // the directory of the last change
-	elems   []string // its elements, in lower case
-	plain   bool     // nothing is known about any of them
-	repos   []string // work trees that nobody has looked at yet
-	home    string   // see named
-	links   links    // what is known of links in Old
+	last    string            // the directory of the last change
+	elems   []string          // its elements, in lower case
+	plain   bool              // nothing is known about any of them
+	repos   []string          // work trees that nobody has looked at yet
+	home    string            // see named
+	links   links             // what is known of links in Old
+	parents map[string]string // where directories in Old lead
 
 	plainRoot, plainDir string // where Plain was last
 	plainHere           bool   // and whether the names of files decide there

@@ -75,11 +75,33 @@ func (c *Classifier) watch(p string, w watched) (end string) {
 	if p == "" {
 		return ""
 	}
-	return resolve(c.oldLinks(), p, func(at string) {
+	visit := func(at string) {
 		if _, known := c.watched[at]; !known && c.root(at) != "" && c.root(at) != at {
 			c.watched[at] = w
 		}
-	})
+	}
+	dir, base := path.Split(p)
+	end = resolveIn(c.oldLinks(), c.parent(dir, visit), base, visit)
+	visit(end)
+	return end
+}
+
+// parent is where a directory leads. Commands can have many words below one directory, and many directories below each other:
+// each is resolved once.
+func (c *Classifier) parent(dir string, visit func(string)) string {
+	if dir = strings.TrimRight(dir, "/"); dir == "" {
+		return "/"
+	}
+	end, known := c.parents[dir]
+	if !known {
+		above, base := path.Split(dir)
+		end = resolveIn(c.oldLinks(), c.parent(above, visit), base, visit)
+		if c.parents == nil {
+			c.parents = map[string]string{}
+		}
+		c.parents[dir] = end
+	}
+	return end
 }
 
 func (c *Classifier) oldLinks() *links {
@@ -295,6 +317,9 @@ func Leads(text string) (list []Lead) {
 	return list
 }
 
+// maxPath is PATH_MAX of the kernel.
+const maxPath = 4096
+
 // words returns the words of a command that may be files: all words except git's own in an alias, what follows "=" or
 // an option's letter, and what is in a directory that the command changes to.
 func words(e entry) (list []Lead) {
@@ -320,8 +345,10 @@ func words(e entry) (list []Lead) {
 		}
 		switch {
 		case before == "cd" || before == "-C":
-			dir = path.Join(dir, word)
-		case dir != "" && !path.IsAbs(word):
+			if dir = path.Join(dir, word); len(dir) > maxPath {
+				dir = "" // nobody can go there
+			}
+		case dir != "" && !path.IsAbs(word) && len(dir)+len(word) < maxPath:
 			add(LeadWord, path.Join(dir, word))
 		}
 		before = word

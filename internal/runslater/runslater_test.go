@@ -326,3 +326,19 @@ func TestChains(t *testing.T) {
 		t.Errorf("%d looks at %d links", looks, length)
 	}
 }
+
+// TestManyWords: the words of a command cost no more the deeper the directory is that it changes to.
+func TestManyWords(t *testing.T) {
+	const count = 2000
+	deep := strings.TrimSuffix(strings.Repeat("d/", 1000), "/")
+	old := tree{"/p/.git/HEAD": "ref: refs/heads/x\n", "/p/.git/objects/x": "", "/p/.git/refs/x": "",
+		"/p/.git/config": "[core]\n\tfsmonitor = \"cd " + deep + strings.Repeat(" w", count) + strings.Repeat(" cd d", count) + "; cd d; ./check\"\n"}
+	var reads, looks int
+	c := Classifier{Roots: []string{"/p"}, Old: counted{old, &reads, &looks}, New: old}
+	if got := c.Reason(Change{Path: "/p/check", Kind: File, Content: true}); got == "" {
+		t.Error("what the command executes does not run later")
+	}
+	if most := 10 * count; looks > most {
+		t.Errorf("%d looks, not %d", looks, most)
+	}
+}

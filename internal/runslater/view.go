@@ -80,8 +80,14 @@ func (l *links) Target(p string) string {
 // resolve follows the links in an absolute path. It calls visit for each link on the way and for the end, inside the
 // roots or not.
 func resolve(v View, p string, visit func(string)) string {
-	rest := strings.Split(strings.TrimPrefix(p, "/"), "/")
-	done, links := "/", 0
+	end := resolveIn(v, "/", strings.TrimPrefix(p, "/"), visit)
+	visit(end)
+	return end
+}
+
+// resolveIn is resolve for a path below a directory without links, and does not visit the end unless too many links lead there.
+func resolveIn(v View, done, p string, visit func(string)) string {
+	rest, links := strings.Split(p, "/"), 0
 	for len(rest) > 0 {
 		at := path.Join(done, rest[0])
 		rest = rest[1:]
@@ -99,7 +105,6 @@ func resolve(v View, p string, visit func(string)) string {
 		}
 		rest = append(strings.Split(to, "/"), rest...)
 	}
-	visit(done)
 	return done
 }
 
