@@ -132,8 +132,8 @@ func (h heap) clean(t *testing.T, o CleanOptions) (removed, failed []string) {
 		if strings.Contains(label, "old") != (time.Since(c.Last) > 30*24*time.Hour) {
 			t.Errorf("%s: last used %s", label, c.Last)
 		}
-		var dir unix.Stat_t // btrfs counts no blocks for directories
-		if err := unix.Stat(h.dir, &dir); err != nil || c.Size < 0 || c.Size == 0 && dir.Blocks > 0 || (c.ID == "") != (filepath.Base(c.Dir)[0] == '.') {
+		var dir unix.Stat_t // btrfs and xfs count no blocks for small directories
+		if err := unix.Stat(t.TempDir(), &dir); err != nil || c.Size < 0 || c.Size == 0 && dir.Blocks > 0 || (c.ID == "") != (filepath.Base(c.Dir)[0] == '.') {
 			t.Errorf("%s: %+v", label, c)
 		}
 		removed = append(removed, label)

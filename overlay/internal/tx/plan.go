@@ -146,9 +146,13 @@ func (c *Writer) emptied(at store.Place) (*Emptied, error) {
 
 // touchDir notes that the entries of a directory change, and what its time is to be.
 func (c *Writer) touchDir(at store.Place) error {
-	if c.touched[at] {
+	if c.entered[at] { // touched may have it for a change of its own, without a look at where it lies
 		return nil
 	}
+	if c.entered == nil {
+		c.entered = make(map[store.Place]bool)
+	}
+	c.entered[at] = true
 	fail := func(err error) error { return &fs.PathError{Op: "open", Path: c.abs(at), Err: err} }
 	if _, err := c.Tx.Doors.open(at); err != nil {
 		return fail(err)

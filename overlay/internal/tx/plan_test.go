@@ -3,10 +3,13 @@
 package tx
 
 import (
+	"errors"
+	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
@@ -39,5 +42,43 @@ func TestRetimed(t *testing.T) {
 		if n := c.Tx.Journal.Nodes[i]; n.New.Mtime != want {
 			t.Errorf("number %d of root %d: time %d, want %d", n.New.Ino, n.Root, n.New.Mtime, want)
 		}
+	}
+}
+
+// TestApart: a directory on another device than its root, which btrfs has within a mount, needs a stage of its own, also
+// where its time is changed before anything in it.
+func TestApart(t *testing.T) {
+	testenv.Leaks(t)
+	dir := testenv.Dir(t)
+	testenv.Tree(t, dir, "low/d/", "up/d/")
+	open := func(name string) *tree.Handle {
+		h, err := tree.OpenAbs(filepath.Join(dir, name), unix.O_PATH|unix.O_DIRECTORY)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(h.Close)
+		return h
+	}
+	low := open("low")
+	st, err := low.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := store.Place{Path: "d"}
+	for _, dev := range []uint64{st.Dev, st.Dev + 1} {
+		x := &Tx{s: &Log{Roots: []string{filepath.Join(dir, "low")}}, Journal: &Journal{}, low: []*tree.Handle{low}}
+		x.Doors = Doors{s: x.s, low: x.low}
+		c := &Writer{
+			Tx: x, Sides: []Side{{Up: &tree.Real{H: open("up")}, Dev: dev}}, Apart: map[store.Place]bool{},
+			Changed: func(store.Place, tree.Stat) bool { return false },
+		}
+		if err := errors.Join(c.touch(at, st, 1), c.touchDir(at), c.touchDir(at)); err != nil {
+			t.Fatal(err)
+		}
+		if c.Apart[at] != (dev != st.Dev) || len(x.Journal.Times) != 1 {
+			t.Errorf("another device %v: %v, %d times", dev != st.Dev, c.Apart, len(x.Journal.Times))
+		}
+		c.Sides[0].release()
+		_ = x.Doors.Relock() // nothing was opened
 	}
 }

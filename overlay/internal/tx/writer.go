@@ -87,6 +87,7 @@ type Writer struct {
 
 	planned []Item               // what the journal's nodes are made of
 	linked  []file               // files of the project that get more names
+	entered map[store.Place]bool // directories in which entries change
 	touched map[store.Place]bool // what is in the journal's times
 	retimes map[rootFile]int64   // what these are to be, of files
 	stays   []Stay               // those of the journal that nobody had changed since the session began
