@@ -166,7 +166,7 @@ func TestGPGAgentRefuses(t *testing.T) {
 	p := filepath.Join(place(t), "p")
 	gpgHome(t)
 	for allow, want := range map[string]string{
-		"gpg-agent": "no key", "gpg-agent:": "no key", "gpg-agent:nobody@example.org": "no secret key nobody@example.org",
+		"gpg-agent": "a key is missing", "gpg-agent:": "a key is missing", "gpg-agent:nobody@example.org": "no secret key nobody@example.org",
 		"gpg-agent:--version": "no secret key --version",
 	} {
 		r := runner(t, nsrun.Config{Project: p, After: nsrun.Discard, AllowUnix: []string{allow}, Approver: yes{}})

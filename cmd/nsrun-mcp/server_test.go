@@ -39,7 +39,7 @@ func TestTool(t *testing.T) {
 		}
 		for _, want := range []string{
 			p.at("p"), "$HOME/playground", "the rest of $HOME", "Everything else is read-only", "does not have access to the network",
-			"set the `network` parameter to `true`", "asked every time", "A command is ended after 10m0s", p.at("home"), "the project when it has ended",
+			"set the `network` parameter to `true`", "asked every time", "A command is ended after 10m0s", p.at("home"), "the project when the command has ended",
 		} {
 			if !strings.Contains(tool.Description, want) {
 				t.Errorf("the description says nothing of %q:\n%s", want, tool.Description)

@@ -96,8 +96,8 @@ func TestTell(t *testing.T) {
 	if got := said(t, tell(errors.Join(errors.New("one"), errors.New("two")))); got != "nsrun: registry: one; two\n" {
 		t.Errorf("failure: %q", got)
 	}
-	// Without a home directory there is none.
-	t.Setenv("HOME", "")
+	// Where nobody knows a home directory there is none.
+	t.Setenv("HOME", "relative")
 	t.Setenv("XDG_DATA_HOME", "")
 	if got := said(t, tell(errors.New("no"))); got != "" || called != 2 {
 		t.Errorf("without a home: %q, called %d times", got, called)
