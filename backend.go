@@ -37,7 +37,7 @@ func (b *Backend) UnmarshalText(text []byte) (err error) {
 
 // ParseBackend returns the backend with this name.
 func ParseBackend(name string) (Backend, error) {
-	return named[Backend](backendNames[:], name, "only auto, native and landlock")
+	return named[Backend](backendNames[:], name, "the values are auto, native and landlock")
 }
 
 // nameOf is the name of a value; without a name, it is other.
@@ -48,12 +48,12 @@ func nameOf[T ~uint8](names []string, value T, other string) string {
 	return names[value]
 }
 
-// named is the value with a name. If there is none, the error contains only, the list of valid names.
-func named[T ~uint8](names []string, name, only string) (T, error) {
+// named is the value with a name. If there is none, the error is the text values.
+func named[T ~uint8](names []string, name, values string) (T, error) {
 	if i := slices.Index(names, name); i >= 0 {
 		return T(i), nil
 	}
-	return 0, errors.New(only)
+	return 0, errors.New(values)
 }
 
 // NamespacesRemedy says how a container is started in which namespaces can be made.
@@ -97,7 +97,7 @@ func (m SandboxMode) String() string { return nameOf(sandboxModeNames[:], m, "sa
 
 // ParseSandboxMode returns the mode with this name.
 func ParseSandboxMode(name string) (SandboxMode, error) {
-	return named[SandboxMode](sandboxModeNames[:], name, "only required, preferred and disabled")
+	return named[SandboxMode](sandboxModeNames[:], name, "the values are required, preferred and disabled")
 }
 
 // The modes. A command without a sandbox is a child of this program, and can do everything that its user can do: no

@@ -21,7 +21,7 @@ var homeNames = [homeModes]string{HomeReadOnly: "none", HomeLayer: "layer"}
 
 // ParseHome returns the mode of a name: "none" or "layer".
 func ParseHome(name string) (HomeMode, error) {
-	return named[HomeMode](homeNames[:], name, "only layer and none")
+	return named[HomeMode](homeNames[:], name, "the values are layer and none")
 }
 
 // String returns the name, as ParseHome takes it.

@@ -1021,7 +1021,7 @@ func TestUnsandboxed(t *testing.T) {
 	// What commands cannot have without a sandbox.
 	p := newPlace(t)
 	cmd := p.command("--sandbox", "none")
-	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "only required, preferred and disabled") {
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "the values are required, preferred and disabled") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -104,7 +104,7 @@ func (f explainFlag) Set(s string) error {
 	}
 	v, err := strconv.ParseBool(s)
 	if err != nil {
-		return errors.New("only policy is allowed")
+		return errors.New("the value can only be policy")
 	}
 	f.o.explain, f.o.explainPolicy = v, false
 	return nil
@@ -199,7 +199,7 @@ func parseRun(v *usage.Verb, args []string, o *runOptions, more func(*flag.FlagS
 	case o.engine != 0 && (o.session != "" || o.direct):
 		return usage.Errorf(verb, "--engine is for a new session")
 	case o.net != "none" && o.net != "host":
-		return usage.Errorf(verb, "--net %s: only none and host", escape.Quote(o.net))
+		return usage.Errorf(verb, "--net %s: the values are none and host", escape.Quote(o.net))
 	case o.isGiven("net") && o.byRules():
 		return usage.Errorf(verb, "--net %s takes no rules: use it without --allow-net, --learn-net and --publish", o.net)
 	case o.net != "host" && slices.Contains(o.allowUnix, nsrunlib.AbstractSockets):
@@ -281,7 +281,7 @@ func (o *runOptions) setEnforcer(name string) error {
 			return nil
 		}
 	}
-	return errors.New("only kernel and broker")
+	return errors.New("the values are kernel and broker")
 }
 
 // addPresets is --preset.
@@ -314,7 +314,7 @@ func (o *runOptions) setSandbox(name string) (err error) {
 // setEngine is --engine.
 func (o *runOptions) setEngine(name string) error {
 	if o.engine.UnmarshalText([]byte(name)) != nil {
-		return errors.New("only overlay, tmpfs and copy")
+		return errors.New("the values are overlay, tmpfs and copy")
 	}
 	return nil
 }

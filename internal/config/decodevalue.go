@@ -117,7 +117,7 @@ func canonical(key int, text string, f *Facts) (_, hint string, err error) {
 		if meant := near.Nearest(text, k.Words); meant != "" {
 			hint = `did you mean "` + meant + `"?`
 		}
-		return "", hint, fmt.Errorf("only %s", list(k.Words))
+		return "", hint, fmt.Errorf("the values are %s", list(k.Words))
 	}
 	switch {
 	case k.parse != nil:

@@ -125,7 +125,7 @@ func Define(fs *flag.FlagSet, o *Options) {
 	fs.BoolVar(&o.BlockExisting, "block-existing", false, "run commands even if --block can only hide what exists when they start")
 	fs.Func("home", "what happens to writes below the home directory, `layer|none`: they go to a layer that the project's next commands see, or are refused (default: layer)", func(s string) error {
 		if o.Home = s; s != "layer" && s != "none" {
-			return errors.New("only layer and none")
+			return errors.New("the values are layer and none")
 		}
 		return nil
 	})
@@ -138,7 +138,7 @@ func Define(fs *flag.FlagSet, o *Options) {
 	})
 	fs.Func("net-by", "enforce rules with `kernel|broker` (default: the kernel, if permitted)", func(s string) error {
 		if o.NetBy = s; s != "kernel" && s != "broker" {
-			return errors.New("only kernel and broker")
+			return errors.New("the values are kernel and broker")
 		}
 		return nil
 	})
@@ -154,19 +154,19 @@ func Define(fs *flag.FlagSet, o *Options) {
 	})
 	fs.Func("preset", "use a preset, `default|build`: with build, commands write to the caches of build tools", func(s string) error {
 		if o.Build = s == "build"; !o.Build && s != "default" {
-			return errors.New("only default and build")
+			return errors.New("the values are default and build")
 		}
 		return nil
 	})
 	fs.Func("sandbox", "the sandbox is `required|preferred|disabled`: preferred runs commands without a sandbox if this host allows none, disabled always does (default: required)", func(s string) error {
 		if o.Sandbox = s; s != "required" && s != "preferred" && s != "disabled" {
-			return errors.New("only required, preferred and disabled")
+			return errors.New("the values are required, preferred and disabled")
 		}
 		return nil
 	})
 	fs.Func("backend", "make the sandbox with `auto|native|landlock`: native uses namespaces, landlock does not (default: auto, which uses landlock only where this machine allows no namespaces)", func(s string) error {
 		if o.Backend = s; s != "auto" && s != "native" && s != "landlock" {
-			return errors.New("only auto, native and landlock")
+			return errors.New("the values are auto, native and landlock")
 		}
 		return nil
 	})
