@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
@@ -134,8 +135,7 @@ func insideFiltered(args []string) int {
 // TestUnsandboxed: preferred runs commands without a sandbox where there can be none, and says so; it does not where
 // something else is wrong. The table stands for hosts that allow no namespaces, in both ways in which they do.
 func TestUnsandboxed(t *testing.T) {
-	const none = `available
-required: not available, none,
+	const none = `required: not available, none,
 preferred: exit 0, host, unsandboxed (told true) 1
 disabled: exit 0, host, unsandboxed (told true) 1
 shared session: exit 0, host, unsandboxed (told true) 1
@@ -164,17 +164,24 @@ disabled network: denied, host,
 	sandboxed := regexp.MustCompile(`host, unsandboxed \(told true\)`).ReplaceAllString(none, "none,")
 	sandboxed = strings.NewReplacer("required: not available, none,", "required: exit 0, none, 1",
 		"\ndisabled: exit 0, none, 1", "\ndisabled: exit 0, host, unsandboxed (told true) 1", "root: not available, none,", "root: exit 1, none, 0").Replace(sandboxed)
+	landlock := "available\n" // without namespaces
+	if features.Get(features.LandlockScopes).Status == features.No {
+		landlock = "not supported\n"
+	}
 	for _, c := range []struct {
 		host, inside string
 		make         func(*exec.Cmd) *exec.Cmd
 		want, files  string
 	}{
-		{"no user namespaces", "unsandboxed", testenv.WithoutNamespaces, none, "disabled kept preferred sub"},
-		{"a filter refuses them", "filtered", nil, none, "disabled kept preferred sub"},
-		{"sandboxes", "unsandboxed", nil, sandboxed, "disabled preferred required root sub"},
+		{"no user namespaces", "unsandboxed", testenv.WithoutNamespaces, landlock + none, "disabled kept preferred sub"},
+		{"a filter refuses them", "filtered", nil, landlock + none, "disabled kept preferred sub"},
+		{"sandboxes", "unsandboxed", nil, "available\n" + sandboxed, "disabled preferred required root sub"},
 		{"they are used up", "unsandboxed", testenv.WithoutMoreNamespaces, "", ""},
 	} {
 		t.Run(c.host, func(t *testing.T) {
+			if c.host == "sandboxes" {
+				need(t, features.Overlay)
+			}
 			testenv.Leaks(t)
 			dir := place(t, "sub/")
 			t.Setenv("B_TOKEN", "b")
