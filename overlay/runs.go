@@ -87,7 +87,7 @@ type runsView struct {
 	f   *runsFinder
 	now bool // with the session's changes
 
-	dir   tree.Dir // that was looked into last
+	dir   tree.Dir // that was looked into last; nil: nothing is there
 	dirAt string
 }
 
@@ -117,7 +117,7 @@ func (v *runsView) tree(i int) (tree.Tree, error) {
 // open opens the directory at a path; it is valid until the next call. Neither a directory nor an error: nothing is
 // there.
 func (v *runsView) open(p string) (tree.Dir, error) {
-	if v.dir != nil && v.dirAt == p {
+	if v.dirAt == p {
 		return v.dir, nil
 	}
 	v.leave()
@@ -140,7 +140,7 @@ func (v *runsView) open(p string) (tree.Dir, error) {
 	case nil:
 		v.dir, v.dirAt = d, p
 	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
-		err = nil
+		v.dirAt, err = p, nil
 	}
 	return v.dir, err
 }
