@@ -188,19 +188,40 @@ func (p place) script(text string, before ...string) (status int, out, errout st
 	if _, exited := err.(*exec.ExitError); exited {
 		err = nil
 	}
-	status = c.ProcessState.ExitCode()
-	if w, ok := c.ProcessState.Sys().(syscall.WaitStatus); ok && w.Signaled() {
-		status = 128 + int(w.Signal())
+	return statusOf(c.ProcessState), stdout.String(), stderr.String(), err
+}
+
+// statusOf is the exit status, as shells number it.
+func statusOf(ended *os.ProcessState) int {
+	if w, ok := ended.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+		return 128 + int(w.Signal())
 	}
-	return status, stdout.String(), stderr.String(), err
+	return ended.ExitCode()
+}
+
+// begin makes the project, which the rounds copy.
+func (p place) begin(t *testing.T, setup string) {
+	t.Helper()
+	if status, out, errout, err := p.script("set -e\n" + setup); err != nil || status != 0 {
+		t.Fatalf("setup: %v, %d\n%s%s", err, status, out, errout)
+	}
+	if err := os.Rename(p.project, p.base); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// copy makes the project that is there at a round's begin.
+func (p place) copy(t *testing.T) {
+	t.Helper()
+	if out, err := exec.Command("cp", "-a", p.base, p.project).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 }
 
 // round copies the project, runs the task in it, and looks at what came of it.
 func (p place) round(t *testing.T, k task, before ...string) (r result, errout string) {
 	t.Helper()
-	if out, err := exec.Command("cp", "-a", p.base, p.project).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	p.copy(t)
 	defer p.remove(t, p.project)
 	var err error
 	if r.status, r.out, errout, err = p.script(k.run, before...); err != nil {
@@ -227,33 +248,37 @@ func (p place) remove(t *testing.T, dir string) {
 // compare runs a task natively and in a sandbox.
 func compare(t *testing.T, k task) {
 	p := newPlace(t)
-	if status, out, errout, err := p.script("set -e\n" + k.setup); err != nil || status != 0 {
-		t.Fatalf("setup: %v, %d\n%s%s", err, status, out, errout)
-	}
-	if err := os.Rename(p.project, p.base); err != nil {
-		t.Fatal(err)
-	}
+	p.begin(t, k.setup)
 	want, nativeErrors := p.round(t, k)
-	args := append([]string{filepath.Join(testenv.Programs(), "nsrun"), "run", "-q", "--commit", "--project", "."}, backend()...)
-	args = append(args, strings.Fields(k.flags)...)
+	p.sandboxed(t, k, want, nativeErrors, "--commit")
+	if testenv.Long() && backend() == nil {
+		p.sandboxed(t, k, want, nativeErrors, "--direct", "--preset", "git")
+	}
+	if want.status != 0 {
+		t.Logf("natively it ends with status %d: %s", want.status, nativeErrors)
+	}
+}
+
+// sandboxed runs a task in a sandbox, and compares what comes of it with what came of it natively.
+func (p place) sandboxed(t *testing.T, k task, want result, nativeErrors string, how ...string) {
+	t.Helper()
+	args := append([]string{filepath.Join(testenv.Programs(), "nsrun"), "run", "-q", "--project", "."}, backend()...)
+	args = append(append(args, how...), strings.Fields(k.flags)...)
 	got, errout := p.round(t, k, append(args, "--")...)
 	if k.differs != "" {
 		if got.out != k.differs {
-			t.Errorf("printed %q, want %q\n%s", got.out, k.differs, errout)
+			t.Errorf("%v: printed %q, want %q\n%s", how, got.out, k.differs, errout)
 		}
 		return
 	}
 	if got.status != want.status || got.out != want.out {
-		t.Errorf("status %d, printed %q\nwant   %d,         %q\nstandard error: %s\nnatively: %s", got.status, got.out, want.status, want.out, errout, nativeErrors)
+		t.Errorf("%v: status %d, printed %q\nwant   %d,         %q\nstandard error: %s\nnatively: %s", how, got.status, got.out, want.status, want.out, errout, nativeErrors)
 	}
 	if got.then != want.then {
-		t.Errorf("the second command printed %q\nwant %q\n%s", got.then, want.then, errout)
+		t.Errorf("%v: the second command printed %q\nwant %q\n%s", how, got.then, want.then, errout)
 	}
 	for _, line := range different(got.files, want.files) {
-		t.Error(line)
-	}
-	if want.status != 0 {
-		t.Logf("natively it ends with status %d: %s", want.status, nativeErrors)
+		t.Errorf("%v: %s", how, line)
 	}
 }
 
