@@ -82,7 +82,9 @@ func (s *clone) close() (status unix.WaitStatus) {
 			break
 		}
 		if r.Kind == prog.RecordPid {
-			s.pid = int(r.Value)
+			if s.pid = r.Process(); s.pid == 0 {
+				break // none was made
+			}
 		}
 	}
 	if s.pid == 0 {

@@ -31,7 +31,7 @@ func init() {
 		"files": helpFiles, "group": helpGroup, "chrooted": helpChrooted, "climb": helpClimb,
 		"hold": helpHold, "victim": helpVictim, "scan": helpScan, "abstract": helpAbstract,
 		"elevated": helpElevated, "effective": helpEffective, "setid": helpSetID, "chown": helpChown, "ping": helpPing, "port": helpPort, "userns": helpUserns, "usernsattack": helpUsernsAttack,
-		"reaper":  helpReaper,
+		"reaper": helpReaper, "refused": helpRefused,
 		"counter": helpCounter,
 		"stop":    helpStop,
 		"nomemfd": helpNoMemfd, "nofiles": helpNoFiles,

@@ -96,9 +96,8 @@ func (s *clone) await(second *prog.Program, c *Cmd) (err error) {
 			if s.pid != 0 {
 				continue // nobody has to say it: where it can be written to, it is not believed
 			}
-			s.pid = int(r.Value)
+			s.pid = r.Process()
 			if r.Errno != 0 {
-				s.pid = 0
 				s.close()
 				return &Error{Op: StepClone, Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
 			}
@@ -180,7 +179,7 @@ func (s *clone) awaitPid() error {
 			if r.Errno != 0 {
 				return &Error{Op: StepClone, Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
 			}
-			s.pid = int(r.Value)
+			s.pid = r.Process()
 		}
 	}
 	return nil
@@ -201,7 +200,7 @@ func (s *clone) awaitJoined(twice bool) error {
 			s.pid = 0
 			return &Error{Op: StepClone, Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
 		case r.Kind == prog.RecordPid && r.Op == 0: // the launcher's
-			s.pid = int(r.Value)
+			s.pid = r.Process()
 		case r.Kind == prog.RecordPid:
 			// The process that reports this has ended, or is about to.
 			if cloned == 0 {
@@ -210,7 +209,7 @@ func (s *clone) awaitJoined(twice bool) error {
 				}
 			}
 			sys.Wait(s.pid)
-			s.pid = int(r.Value)
+			s.pid = r.Process()
 			if cloned++; twice && cloned == 2 {
 				return s.awaitLast()
 			} else if !twice {

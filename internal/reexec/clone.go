@@ -89,6 +89,9 @@ func fork(a *cloneArgs, base unsafe.Pointer) (pid uintptr, errno syscall.Errno) 
 			clearHandlers(base)
 		}
 	}
+	if errno != 0 {
+		pid = 0 // and not -1
+	}
 	return pid, errno
 }
 

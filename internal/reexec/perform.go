@@ -84,7 +84,7 @@ func records(r io.Reader) (last int, err error) {
 		}
 		switch {
 		case rec.Kind == prog.RecordPid:
-			last = int(rec.Value)
+			last = rec.Process()
 		case rec.Kind == prog.RecordFail && err == nil:
 			err, _ = prog.SplitErrno(rec.Errno)
 		}

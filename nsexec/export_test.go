@@ -1,0 +1,30 @@
+//go:build linux
+
+package nsexec
+
+import (
+	"context"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// CloseRefused gives up a sandbox before anybody has read that no process could be cloned for it. value is where the
+// process id would be.
+func CloseRefused(value uint32) error {
+	r, w, err := statusPipe()
+	if err != nil {
+		return err
+	}
+	told := prog.Record{Kind: prog.RecordPid, Value: value, Errno: uint32(unix.EPERM)}
+	if _, err = unix.Write(int(w), unsafe.Slice((*byte)(unsafe.Pointer(&told)), prog.RecordSize)); err != nil {
+		return err
+	}
+	w.Close()
+	s := &clone{ctx: context.Background(), status: r, sock: sys.None}
+	s.close()
+	return nil
+}

@@ -1,0 +1,41 @@
+//go:build linux
+
+package nsexec_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// helpRefused gives up a sandbox that was refused, and says what became of another process.
+func helpRefused([]string) int {
+	other := exec.Command("sleep", "1000")
+	if err := other.Start(); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	for _, value := range []uint32{0, 1<<32 - 1, 1<<32 - 2} { // as numbers of 32 bits: -1 and -2
+		if err := nsexec.CloseRefused(value); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+	}
+	_ = other.Process.Signal(os.Interrupt) // unless it was killed before
+	fmt.Println(other.Wait())
+	return 0
+}
+
+// TestRefusedIsNotKilled: to kill what was never cloned kills nothing. -1 in place of a process id killed everything that
+// the caller may send a signal to. It is tried where that is little.
+func TestRefusedIsNotKilled(t *testing.T) {
+	leaks(t)
+	c := helper("refused")
+	out, err := c.CombinedOutput()
+	if err != nil || string(out) != "signal: interrupt\n" {
+		t.Errorf("%s%v", out, err)
+	}
+}
