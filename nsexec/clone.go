@@ -96,7 +96,7 @@ func (s *clone) close() (status unix.WaitStatus) {
 		if s.domain {
 			s.awaitEnd()
 		}
-		_ = unix.Kill(s.pid, unix.SIGKILL)
+		_ = sys.Kill(s.pid, unix.SIGKILL)
 		status = sys.Wait(s.pid)
 	}
 	if s.status != nil {
@@ -204,7 +204,7 @@ func (s *clone) kill() {
 		signal = unix.Signal(prog.RequestEnd)
 	}
 	if s.pid > 0 {
-		_ = unix.Kill(s.pid, signal)
+		_ = sys.Kill(s.pid, signal)
 	}
 }
 

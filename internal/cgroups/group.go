@@ -342,8 +342,8 @@ func (g *Group) Kill() error {
 	}
 	list, err := g.Read("cgroup.procs")
 	for pid := range strings.FieldsSeq(list) {
-		if n, err := strconv.Atoi(pid); err == nil && n > 0 {
-			_ = unix.Kill(n, unix.SIGKILL)
+		if n, err := strconv.Atoi(pid); err == nil {
+			_ = sys.Kill(n, unix.SIGKILL)
 		}
 	}
 	return err

@@ -5,6 +5,8 @@
 package sys
 
 import (
+	"math"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -64,8 +66,19 @@ func SeqPacket() (a, b FD, err error) {
 	return FD(p[0]), FD(p[1]), nil
 }
 
+// Kill is kill(2) for one process. Numbers that the kernel takes for groups of processes, or for all, are no process's.
+func Kill(pid int, signal unix.Signal) error {
+	if pid < 1 || pid > math.MaxInt32 {
+		return unix.ESRCH
+	}
+	return unix.Kill(pid, signal)
+}
+
 // Wait is wait4(2) for one child. The status is zero where there is no such child.
 func Wait(pid int) (status unix.WaitStatus) {
+	if pid < 1 || pid > math.MaxInt32 { // groups of children, or any
+		return 0
+	}
 	_ = Retry(func() error {
 		_, err := unix.Wait4(pid, &status, 0, nil)
 		return err

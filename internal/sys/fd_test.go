@@ -5,6 +5,7 @@ package sys
 import (
 	"bytes"
 	"errors"
+	"os"
 	"os/exec"
 	"testing"
 
@@ -153,6 +154,21 @@ func TestRetryEnds(t *testing.T) {
 		t.Errorf("%v after %d calls", err, n)
 	}
 	if err := Retry(func() error { return unix.EINTR }); err != unix.EINTR {
+		t.Error(err)
+	}
+}
+
+// TestOneProcess: numbers that stand for several processes are none's.
+func TestOneProcess(t *testing.T) {
+	for _, pid := range []int{0, -1, -os.Getpid(), 1<<32 - 1, 1<<32 + 1} {
+		if err := Kill(pid, 0); err != unix.ESRCH {
+			t.Errorf("kill %d: %v", pid, err)
+		}
+		if status := Wait(pid); status != 0 {
+			t.Errorf("wait for %d: %#x", pid, status)
+		}
+	}
+	if err := Kill(os.Getpid(), 0); err != nil {
 		t.Error(err)
 	}
 }
