@@ -75,7 +75,7 @@ func TestTerminalName(t *testing.T) {
 	}{
 		{name: "all", script: script, want: "/dev/console\r\nvariable /dev/console, see /dev/pts\r\nthrough\r\nkept\r\n"},
 		{name: "standard input alone", script: "(tty; echo variable $GPG_TTY, $OTHER) | cat", // what goes past cat comes sooner or later
-			 want: "/dev/console\r\nvariable /dev/console, see /dev/pts\r\n"},
+			want: "/dev/console\r\nvariable /dev/console, see /dev/pts\r\n"},
 		{name: "limited output", flags: []string{"--output", "1M"}, script: "tty", want: "/dev/console\r\n"},
 		{name: "nested", flags: []string{"--project", ".", "--allow-userns"}, script: "./nsrun run -q --discard --project . -- tty", want: "/dev/console\r\n"},
 		{name: "strict", flags: []string{"--preset", "strict"}, script: "tty; echo ends", want: "not a tty\r\nends\r\n"},
