@@ -111,7 +111,7 @@ try "status" sh -c 'nsrun run --discard -- sh -c "exit 7"; [ $? = 7 ]'
 try "commit, undo" session
 try "engine copy" session --engine copy
 if feature=$(lacks "tmpfs attributes"); then
-	says "engine tmpfs" "no tmpfs attributes: .*it takes Linux 6.6" nsrun run --engine tmpfs --discard -- true
+	says "engine tmpfs" "no tmpfs attributes: .*it needs Linux 6.6" nsrun run --engine tmpfs --discard -- true
 else
 	try "engine tmpfs" session --engine tmpfs
 fi
@@ -119,14 +119,14 @@ if feature=$(lacks overlay); then echo "skip $who: engine overlay: no $feature";
 mkdir -p 'a,b' && try "a comma" sh -c 'cd a,b && nsrun run --discard --engine copy -- true && nsrun run --discard -- sh -c "echo x >x"'
 assaults
 if feature=$(lacks "landlock scopes" "seccomp notification"); then
-	says "backend landlock" "no $feature: .*it takes Linux" nsrun run --backend landlock --discard -- true
+	says "backend landlock" "no $feature: .*it needs Linux" nsrun run --backend landlock --discard -- true
 else
 	try "backend landlock" session --backend landlock
 	assaults --backend landlock
 fi
 if [ "$who" = user ]; then
 	if feature=$(lacks "locked layers"); then
-		says "nsrun in nsrun" "no $feature: .*it takes Linux" nsrun run --discard --allow-userns -- true
+		says "nsrun in nsrun" "no $feature: .*it needs Linux" nsrun run --discard --allow-userns -- true
 	else
 		try "nsrun in nsrun" nsrun run -q --discard --allow-userns -- nsrun run -q --discard --allow-userns -- nsrun run -q --discard -- sh -c 'echo b >b'
 	fi
@@ -145,11 +145,14 @@ server=$!
 rules() {
 	nsrun run --discard --allow-net "tcp:127.0.0.1:$port" -- bash -c ': >/dev/tcp/127.0.0.1/$0 && ! : 2>/dev/null >/dev/tcp/127.0.0.1/$(($0 + 1))' "$port"
 }
-# And what a command is told of that a mount refuses.
-why() { nsrun run --discard --why -- touch /bin/new 2>&1 | grep -q 'denied: write to .*/bin/new: '; }
+# And what a command is told of that is hidden.
+why() {
+	echo s >blocked
+	nsrun run --discard --why --block blocked -- cat blocked 2>&1 | grep -q 'denied: read of .*/blocked: '
+}
 if feature=$(lacks "seccomp notification"); then
-	says "why" "no seccomp notification: .*it takes Linux 5.14" nsrun run --discard --why -- true
-	says "rules" "no seccomp notification: .*it takes Linux 5.14" nsrun run --discard --allow-net "tcp:127.0.0.1:$port" -- true
+	says "why" "no seccomp notification: .*it needs Linux 5.14" nsrun run --discard --why -- true
+	says "rules" "no seccomp notification: .*it needs Linux 5.14" nsrun run --discard --allow-net "tcp:127.0.0.1:$port" -- true
 else
 	sleep 1
 	try "rules" rules
