@@ -12,14 +12,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nsrun/nsrun/internal/escape"
-
-	"golang.org/x/sys/unix"
-
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/githash"
 	"github.com/nsrun/nsrun/internal/owndir"
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/overlay"
 )
 
@@ -48,11 +46,7 @@ func lastRunFile(root string, flags int) (*os.File, error) {
 	defer dir.Close()
 	sum := githash.SumSHA256([]byte(root))
 	name := hex.EncodeToString(sum[:16])
-	fd, err := unix.Openat(int(dir), name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), name), nil
+	return sys.OwnFile(dir, name, flags)
 }
 
 // lastRunFiles opens the files of the roots for noteRun.

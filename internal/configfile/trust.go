@@ -94,11 +94,10 @@ func Trust(path string, content []byte) error {
 	defer dir.Close()
 	temporary := trustName(path) + ".new"
 	_ = unix.Unlinkat(int(dir), temporary, 0)
-	n, err := unix.Openat(int(dir), temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	f, err := sys.OwnFile(dir, temporary, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
 	if err != nil {
 		return err
 	}
-	f := os.NewFile(uintptr(n), temporary)
 	_, err = f.WriteString(Hash(content) + "\n" + path)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err

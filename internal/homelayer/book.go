@@ -29,11 +29,11 @@ const recordEnd = "\x00\x00"
 
 // openBook opens the book, and reads what is there of it. A record that is not complete is cut off.
 func openBook(runs sys.FD) (*book, error) {
-	n, err := unix.Openat(int(runs), movedName, unix.O_RDWR|unix.O_CREAT|unix.O_APPEND|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	f, err := sys.OwnFile(runs, movedName, unix.O_RDWR|unix.O_CREAT|unix.O_APPEND)
 	if err != nil {
 		return nil, err
 	}
-	b := &book{os.NewFile(uintptr(n), movedName), make(map[string][]string)}
+	b := &book{f, make(map[string][]string)}
 	text, err := io.ReadAll(io.LimitReader(b.file, mostSmall))
 	if err == nil {
 		whole := strings.LastIndex(string(text), recordEnd) + len(recordEnd)

@@ -269,11 +269,11 @@ func (k *keeper) file(from, to sys.FD, at string) (old string, err error) {
 
 // copyFile makes a file with the content, permissions and time of another.
 func copyFile(source *os.File, to sys.FD, made string, st *unix.Stat_t) error {
-	n, err := unix.Openat(int(to), made, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	f, err := sys.OwnFile(to, made, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
 	if err != nil {
 		return err
 	}
-	f := os.NewFile(uintptr(n), made)
+	n := int(f.Fd())
 	_, err = sys.CopyData(context.Background(), f, source) // what is a hole in it takes no space
 	if err == nil {
 		err = errors.Join(unix.Fchmod(n, st.Mode&0o755), unix.Futimes(n, []unix.Timeval{

@@ -4,7 +4,6 @@ package homelayer
 
 import (
 	"errors"
-	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -29,11 +28,9 @@ const (
 // remember notes the name of a file that is about to be made.
 func (k *keeper) remember(name string) (err error) {
 	if k.note == nil {
-		n, err := unix.Openat(int(k.layer.dir), noteName, unix.O_WRONLY|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-		if err != nil {
+		if k.note, err = sys.OwnFile(k.layer.dir, noteName, unix.O_WRONLY|unix.O_CREAT); err != nil {
 			return err
 		}
-		k.note = os.NewFile(uintptr(n), noteName)
 	}
 	if err = k.note.Truncate(0); err == nil {
 		_, err = k.note.WriteAt([]byte(isCopy+k.home+"\x00"+name), 0)

@@ -5,7 +5,6 @@ package homelayer
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -437,11 +436,10 @@ func exists(dir sys.FD, name string) bool {
 }
 
 func writeFile(dir sys.FD, name, text string) error {
-	n, err := unix.Openat(int(dir), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	f, err := sys.OwnFile(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
 	if err != nil {
 		return err
 	}
-	f := os.NewFile(uintptr(n), name)
 	_, err = f.WriteString(text)
 	return errors.Join(err, f.Close())
 }

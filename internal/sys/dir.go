@@ -12,7 +12,8 @@ import (
 
 // Openat2 is openat2(2), close-on-exec, repeated when a signal interrupted it or a rename
 // somewhere made the kernel unsure (EAGAIN): but not for ever, for somebody who renames. Where it
-// is refused the path is opened component by component.
+// is refused the path is opened component by component. Of a file that it makes, the owner has what mode gives the owner,
+// whatever the umask is: nsrun opens its files again.
 func Openat2(dir int, name string, flags, mode, resolve uint64) (int, error) {
 	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Mode: mode, Resolve: resolve}
 	for tries := 0; ; tries++ {
@@ -23,6 +24,12 @@ func Openat2(dir int, name string, flags, mode, resolve uint64) (int, error) {
 			fd = int(f)
 		}
 		switch {
+		case err == nil && flags&unix.O_CREAT != 0:
+			if err = ownerMay(fd, uint32(mode)&0o700); err != nil {
+				unix.Close(fd)
+				return -1, err
+			}
+			return fd, nil
 		case err == nil:
 			return fd, nil
 		case err == unix.EINTR:
@@ -31,6 +38,30 @@ func Openat2(dir int, name string, flags, mode, resolve uint64) (int, error) {
 			return -1, err
 		}
 	}
+}
+
+// ownerMay gives the owner of what fd is open on the permissions that are missing of these.
+func ownerMay(fd int, perm uint32) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&perm == perm {
+		return err
+	}
+	return unix.Fchmod(fd, st.Mode&0o7777|perm)
+}
+
+// OwnFile opens or makes the file name of the caller's own, in a directory that is held open: no link, and without
+// waiting.
+func OwnFile(dir FD, name string, flags int) (*os.File, error) {
+	mode := uint64(0)
+	if flags&unix.O_CREAT != 0 { // openat2(2) refuses a mode without it
+		mode = 0o600
+	}
+	fd, err := Openat2(int(dir), name, uint64(flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY), mode,
+		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 // Names lists the directory that fd is open on, unsorted, without "." and "..". buf is room

@@ -45,3 +45,35 @@ func TestMkdir(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestUmaskOfFiles: the owner can read and write a file whatever the umask is. The control is openat(2).
+func TestUmaskOfFiles(t *testing.T) {
+	testenv.Leaks(t)
+	dir := testenv.Dir(t)
+	at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(at)
+	old := unix.Umask(0o733)
+	plain, err := unix.Openat(at, "plain", unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o644)
+	own, err2 := OwnFile(FD(at), "own", unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
+	shared, err3 := Openat2(at, "shared", unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o644, 0)
+	unix.Umask(old)
+	if err != nil || err2 != nil || err3 != nil {
+		t.Fatal(err, err2, err3)
+	}
+	unix.Close(plain)
+	own.Close()
+	unix.Close(shared)
+	for name, want := range map[string]os.FileMode{"plain": 0o044, "own": 0o600, "shared": 0o644} {
+		if fi, err := os.Stat(dir + "/" + name); err != nil || fi.Mode() != want {
+			t.Errorf("%s: %v, %v; want %v", name, fi.Mode(), err, want)
+		}
+	}
+	if f, err := OwnFile(FD(at), "own", unix.O_RDONLY); err != nil {
+		t.Error(err)
+	} else {
+		f.Close()
+	}
+}
