@@ -23,7 +23,7 @@ type Written struct {
 // ones.
 func (w Written) Suspect() func(dir string) bool {
 	known := links.Written{StateDir: w.StateDir, Dirs: func() []string {
-		dirs := w.Dirs
+		dirs := slices.Clip(w.Dirs) // it may be called by several goroutines
 		for _, text := range w.Patterns {
 			p, err := pathrule.Parse(text, Variable(Home()))
 			if err != nil {

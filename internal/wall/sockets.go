@@ -74,7 +74,7 @@ func (d *Deputy) handleSocket(l notify.Listener, n *notify.Notification) bool {
 	case uint32(n.NR) == unix.SYS_LISTEN:
 		l.Answer(n.ID, s.listen(n, ino, fd))
 	case fd != sys.None && isUnix(fd):
-		d.connectUnix(l, n, ino, fd)
+		d.connectUnix(l, n, ino)
 	default:
 		s.connect(l, n, ino, fd)
 	}
@@ -154,12 +154,12 @@ func (s *sockets) keep(ino uint64, fd sys.FD) {
 	}
 }
 
-// giveBack keeps a socket that could not be connected, so that it can be tried again. It closes no other one, which the
-// Deputy's thread may be busy with.
+// giveBack keeps a socket that could not be connected, so that it can be tried again, unless the command has ended. It
+// closes no other one: the Deputy's thread may be using that.
 func (s *sockets) giveBack(ino uint64, fd sys.FD) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.idle) >= maxIdle {
+	if s.idle == nil || len(s.idle) >= maxIdle {
 		fd.Close()
 		return
 	}
@@ -351,8 +351,8 @@ func (s *sockets) connect(l notify.Listener, n *notify.Notification, ino uint64,
 // maxPending is how many connections are waited for at once: each takes a thread of this process.
 const maxPending = 256
 
-// begin has somebody else wait until a socket is connected, as that may take a while.
-func (s *sockets) begin(l notify.Listener, id, ino uint64, connect func(sys.FD) syscall.Errno) {
+// begin connects a socket on another goroutine, as that may take a while, and answers the call. False: it has refused to.
+func (s *sockets) begin(l notify.Listener, id, ino uint64, connect func(sys.FD) syscall.Errno) bool {
 	s.mu.Lock()
 	fd, ok := s.idle[ino]
 	full := len(s.pending) >= maxPending
@@ -364,10 +364,10 @@ func (s *sockets) begin(l notify.Listener, id, ino uint64, connect func(sys.FD) 
 	switch {
 	case !ok:
 		l.Answer(id, syscall.EALREADY)
-		return
+		return false
 	case full:
 		l.Answer(id, syscall.EAGAIN)
-		return
+		return false
 	}
 	s.running.Go(func() {
 		e := connect(fd)
@@ -381,6 +381,7 @@ func (s *sockets) begin(l notify.Listener, id, ino uint64, connect func(sys.FD) 
 		}
 		l.Answer(id, e)
 	})
+	return true
 }
 
 // connectPatience is how long a connection on the loopback device may take that nobody waits for.

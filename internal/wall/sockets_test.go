@@ -171,3 +171,27 @@ func TestPending(t *testing.T) {
 	}
 	s.close()
 }
+
+// TestEnded: a connection that fails when the command has ended is nobody's any more.
+func TestEnded(t *testing.T) {
+	testenv.Leaks(t)
+	var s sockets
+	n, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ino = 1
+	s.keep(ino, sys.FD(n))
+	begun := s.begin(notify.Listener(sys.None), 0, ino, func(sys.FD) syscall.Errno {
+		for ended := false; !ended; {
+			s.mu.Lock()
+			ended = s.idle == nil
+			s.mu.Unlock()
+		}
+		return syscall.ECONNREFUSED
+	})
+	if !begun {
+		t.Fatal("no connection is begun")
+	}
+	s.close()
+}

@@ -80,7 +80,7 @@ func (s *sockets) listenUnix(ino uint64, fd sys.FD, backlog int) syscall.Errno {
 }
 
 // connectUnix connects a socket to another one of the command's.
-func (d *Deputy) connectUnix(l notify.Listener, n *notify.Notification, ino uint64, _ sys.FD) {
+func (d *Deputy) connectUnix(l notify.Listener, n *notify.Notification, ino uint64) {
 	file, e := d.socketAt(n)
 	if e == 0 && !l.Valid(n.ID) {
 		e = syscall.EINTR
@@ -93,11 +93,18 @@ func (d *Deputy) connectUnix(l notify.Listener, n *notify.Notification, ino uint
 		l.Answer(n.ID, e)
 		return
 	}
-	d.sockets.begin(l, n.ID, ino, func(fd sys.FD) syscall.Errno {
+	d.sockets.connectFile(l, n.ID, ino, file)
+}
+
+// connectFile connects a socket to the one that listens on an open file, which it closes.
+func (s *sockets) connectFile(l notify.Listener, id, ino uint64, file sys.FD) {
+	if !s.begin(l, id, ino, func(fd sys.FD) syscall.Errno {
 		defer file.Close()
 		to := &unix.SockaddrUnix{Name: "/proc/self/fd/" + strconv.Itoa(int(file))}
 		return errnoOf(sys.Retry(func() error { return unix.Connect(int(fd), to) }))
-	})
+	}) {
+		file.Close()
+	}
 }
 
 // socketAt opens what the address of a connect(2) means.

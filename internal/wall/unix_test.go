@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/notify"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/testenv"
 )
@@ -86,6 +87,26 @@ func TestOwns(t *testing.T) {
 	}
 	if len(s.files) != 0 {
 		t.Errorf("remembered: %v", s.files)
+	}
+}
+
+// TestManyConnect: where too many connections are waited for already, nothing stays open of the next one.
+func TestManyConnect(t *testing.T) {
+	testenv.Leaks(t)
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s sockets
+	defer s.close()
+	const ino = 1
+	s.keep(ino, sys.FD(fds[0]))
+	for i := range maxPending {
+		s.pending[sys.None-1-sys.FD(i)] = 0
+	}
+	s.connectFile(notify.Listener(sys.None), 0, ino, sys.FD(fds[1]))
+	if _, ok := s.idle[ino]; !ok || len(s.pending) != maxPending {
+		t.Error("it is waited for")
 	}
 }
 
