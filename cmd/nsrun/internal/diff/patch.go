@@ -33,7 +33,7 @@ func WritePatch(w io.Writer, s *overlay.Session, changes []overlay.Change) error
 		return usage.Errorf("diff", "the changes are in %d roots, and a patch is for one: name one of %s",
 			len(roots), strings.Join(roots, ", "))
 	}
-	p := patcher{p: textdiff.NewPatch(w), s: s, umask: umask(), uid: os.Geteuid(),
+	p := patcher{p: textdiff.NewPatch(w), s: s, umask: umask(), uid: os.Geteuid(), room: mostContents,
 		made: map[string]bool{}, removed: map[string]bool{}, blocked: map[string]bool{}, links: map[string]bool{}}
 	err := p.write(changes)
 	if err == nil {
@@ -74,6 +74,8 @@ type patcher struct {
 	umask fs.FileMode
 	uid   int
 	notes []*note
+	left  int   // how many things are not in the patch
+	room  int64 // how many bytes of contents it may still get
 
 	// made and removed hold all directories below which the patch makes or changes a
 	// file, or deletes one.
@@ -89,6 +91,10 @@ type note struct {
 	one, many string // "empty directory", "empty directories"
 	names     []string
 }
+
+// mostContents is how many bytes of contents a patch gets: git apply holds each one in memory, and a file without content
+// can have any size.
+const mostContents = 4 << 30
 
 // mostNames is up to how many things are named; more are counted.
 const mostNames = 10
@@ -106,6 +112,7 @@ func (n *note) String() string {
 
 // lacks notes that something about c is not in the patch.
 func (p *patcher) lacks(c overlay.Change, detail, one, many string) {
+	p.left++
 	i := slices.IndexFunc(p.notes, func(n *note) bool { return n.one == one })
 	if i < 0 {
 		i = len(p.notes)
@@ -191,13 +198,18 @@ func (p *patcher) change(c overlay.Change) error {
 			return nil
 		}
 	}
+	same := c.Kind == overlay.Modified && f.OldMode == f.NewMode && c.Aspects != 0 && c.Aspects&overlay.Content == 0
+	if !same && !p.fits(c, old, new) {
+		p.blocked[c.Path] = true
+		p.lacks(c, "", "file that is too large for a patch", "files that are too large for a patch")
+		return nil
+	}
 	if isLink(old) && new.IsDir() {
 		p.links[c.Path] = true
 	}
 	if f.NewMode == 0 && c.Kind != overlay.Deleted && !new.IsDir() {
 		p.lacks(c, "", typeName(new), typeName(new)+"s")
 	}
-	same := c.Kind == overlay.Modified && f.OldMode == f.NewMode && c.Aspects != 0 && c.Aspects&overlay.Content == 0
 	if err := p.attached(c, new, same); err != nil {
 		return err
 	}
@@ -220,6 +232,23 @@ func (p *patcher) change(c overlay.Change) error {
 		return p.fail(c, err)
 	}
 	return nil
+}
+
+// fits takes room for what both sides of a file hold.
+func (p *patcher) fits(c overlay.Change, old, new fs.FileMode) bool {
+	for _, side := range [...]struct {
+		mode fs.FileMode
+		size int64
+	}{{old, c.OldSize}, {new, c.Size}} {
+		if !side.mode.IsRegular() {
+			continue
+		}
+		if side.size > p.room {
+			return false
+		}
+		p.room -= side.size
+	}
+	return true
 }
 
 // gitFollows reports whether git can put there an object below what was a link. It looks
@@ -263,11 +292,11 @@ func (p *patcher) remove(c overlay.Change, old fs.FileMode) (bool, error) {
 			dirs = append(dirs, below)
 			continue
 		}
-		notes := len(p.notes)
+		left := p.left
 		if err := p.change(below); err != nil {
 			return false, err
 		}
-		all = all && notes == len(p.notes) && GitMode(below.Mode) != 0 && textdiff.GitRefuses(below.Path, GitMode(below.Mode)) == ""
+		all = all && left == p.left
 	}
 	for _, d := range dirs {
 		if !p.removed[d.Path] {
