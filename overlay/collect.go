@@ -46,9 +46,10 @@ func (s *Session) Collect(ctx context.Context) error {
 	}
 	s.disarm()
 	if s.meta.Engine == store.Copy {
-		// What is left of it only takes up space.
-		_ = tree.RemoveTree(s.dir, copiedName)
-		_ = tree.RemoveTree(s.dir, "upper")
+		// The copy only takes up space. Its record goes first, or what is missing would be compared as deleted.
+		if tree.RemoveTree(s.dir, copiedName) == nil {
+			_ = tree.RemoveTree(s.dir, "upper")
+		}
 	}
 	if len(s.renewed) == 0 {
 		return nil
@@ -61,7 +62,7 @@ func (s *Session) Collect(ctx context.Context) error {
 		}
 	}
 	s.renewed = nil
-	if err := s.setMeta(&m, nil); err != nil {
+	if err := s.setMeta(&m, new(tree.Flusher)); err != nil {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
 	return nil

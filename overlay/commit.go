@@ -172,7 +172,7 @@ func (c *commit) run(ctx context.Context) (err error) {
 	if err == nil && c.write.NoteStays(&c.ledger) {
 		m := *c.s.meta
 		c.ledger.Save(&m)
-		_ = c.s.setMeta(&m, nil) // without it there are more conflicts than there should be
+		_ = c.s.setMeta(&m, new(tree.Flusher)) // without it there are more conflicts than there should be
 	}
 	if err != nil {
 		return &CommitError{Applied: c.changes(), Err: err}

@@ -45,7 +45,7 @@ const crashEnv = "NSRUN_OVERLAY_TEST_CRASH"
 type deed struct {
 	State string // the state directory
 	ID    string
-	Do    string // "commit", "undo", "discard", "drop", "recover", "naive"
+	Do    string // "commit", "undo", "discard", "drop", "collect", "recover", "naive"
 	Paths []string
 
 	// Plain lets the process see a file system that cannot exchange two names, nor rename
@@ -109,11 +109,18 @@ func (d deed) do() error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUnusable, err)
 	}
+	if d.Do == "collect" {
+		if err := collectMore(s); err != nil {
+			return err
+		}
+	}
 	if err := strike.Begin(); err != nil {
 		return err
 	}
 	defer strike.End()
 	switch d.Do {
+	case "collect":
+		err = s.Collect(context.Background())
 	case "commit":
 		err = s.CommitWith(context.Background(), CommitOptions{Paths: d.Paths, AllowSpecial: true})
 	case "undo":

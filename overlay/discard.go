@@ -108,7 +108,8 @@ func (s *Session) finishDiscard() (what string, err error) {
 		}
 		s.setLoaded(&m)
 	}
-	for _, name := range [...]string{goneName, "upper", "work", store.MemName, tree.PackedName, copiedName, store.ScratchName, baseName} {
+	for _, name := range [...]string{goneName, "upper", "work", store.MemName, tree.PackedName, tree.PackingName,
+		tree.PackedOld, copiedName, store.ScratchName, baseName} {
 		if err := tree.RemoveTree(s.dir, name); err != nil {
 			return what, fmt.Errorf("remove %s: %w", name, err)
 		}

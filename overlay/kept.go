@@ -57,7 +57,7 @@ func (b *kept) close() {
 	}
 }
 
-// read reads the index. It ends at a line that is cut off.
+// read reads the index. Lines that are cut off do not count.
 func (b *kept) read(roots int) error {
 	data, err := b.dir.ReadFile(indexName, store.MetaMost)
 	if err == unix.ENOENT {

@@ -129,8 +129,12 @@ func (b *kept) keep(s *Session, c Change, old bool) error {
 	if err != nil || data == nil {
 		return err
 	}
-	e := baseEntry{Root: root, Path: store.Text(c.Path), File: b.next, Size: int64(len(data)), Mode: st.Mode, UID: st.UID, GID: st.GID}
-	out, err := b.dir.Create(strconv.Itoa(e.File))
+	e := baseEntry{Root: root, Path: store.Text(c.Path), Size: int64(len(data)), Mode: st.Mode, UID: st.UID, GID: st.GID}
+	out, err := (*tree.Handle)(nil), error(unix.EEXIST)
+	for ; err == unix.EEXIST; b.next++ { // the file of an entry that was not written: the disk was full
+		e.File = b.next
+		out, err = b.dir.Create(strconv.Itoa(e.File))
+	}
 	if err != nil {
 		return err
 	}
@@ -138,7 +142,6 @@ func (b *kept) keep(s *Session, c Change, old bool) error {
 	if err := tree.WriteAll(out, data); err != nil {
 		return err
 	}
-	b.next++
 	b.total += e.Size
 	return b.write(e)
 }
@@ -190,7 +193,7 @@ func (b *kept) writeLine(e baseEntry) error {
 	if err != nil {
 		return err
 	}
-	return tree.WriteAll(b.index, append(line, '\n'))
+	return tree.WriteAll(b.index, slices.Concat([]byte{'\n'}, line, []byte{'\n'})) // the line before may be cut off
 }
 
 // keepDirs records the project's directories above a place, those that were there when the session began.

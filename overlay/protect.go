@@ -10,6 +10,7 @@ import (
 	"github.com/nsrun/nsrun/internal/pathrule"
 	"github.com/nsrun/nsrun/internal/runslater"
 	"github.com/nsrun/nsrun/overlay/internal/store"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // Protected is the value of Change.Runs for paths that Options.Protect names.
@@ -27,7 +28,7 @@ func (s *Session) Protect(patterns ...string) error {
 	if err := m.AddProtected(patterns); err != nil || len(m.Protect) == len(s.meta.Protect) {
 		return public(err)
 	}
-	return public(s.setMeta(&m, nil))
+	return public(s.setMeta(&m, new(tree.Flusher)))
 }
 
 // protects reports whether a session protects what a node changes: the object itself, or something in a directory that

@@ -171,11 +171,14 @@ func (s *Session) revive(m *store.Meta) error {
 	list, err := store.Bases(s.state, "", m)
 	store.CloseBases(list)
 	if err == nil && s.stored() {
-		_, packed, perr := s.dir.LstatIf(tree.PackedName)
-		_, copied, cerr := s.dir.LstatIf(copiedName)
-		if err = errors.Join(perr, cerr); err == nil && !packed && !copied {
-			err = s.lost()
+		var packed *tree.Handle
+		if packed, _, err = tree.Unpacked(s.dir); err == unix.ENOENT {
+			_, copied, cerr := s.dir.LstatIf(copiedName)
+			if err = cerr; err == nil && !copied {
+				err = s.lost()
+			}
 		}
+		packed.Close()
 	}
 	if err == nil {
 		err = s.setMeta(m, new(tree.Flusher))

@@ -17,30 +17,30 @@ import (
 // A Packer writes a packed session.
 type Packer struct {
 	ctx   context.Context
-	dir   *Handle // of what is written
+	dir   *Handle // the new directory
 	files int
-	shard string // the last one that was made
+	shard string // the newest one
 	links map[Inode]*Node
 }
 
-// Pack stores upper sides, one for each root, in the session directory at.
+// Pack stores upper sides, one for each root, in the session directory at. Nobody else may write there.
 func Pack(ctx context.Context, at *Handle, roots int, read func(p *Packer, i int) (*Node, error)) (err error) {
 	if err := adopt(at); err != nil {
 		return err
 	}
-	if err := RemoveTree(at, packingOf); err != nil {
+	if err := RemoveTree(at, PackingName); err != nil {
 		return err
 	}
-	if err := at.Mkdir(packingOf); err != nil {
+	if err := at.Mkdir(PackingName); err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			_ = RemoveTree(at, packingOf)
+			_ = RemoveTree(at, PackingName)
 		}
 	}()
 	p := &Packer{ctx: ctx, links: map[Inode]*Node{}}
-	if p.dir, err = at.OpenDir(packingOf); err != nil {
+	if p.dir, err = at.OpenDir(PackingName); err != nil {
 		return err
 	}
 	defer p.dir.Close()
@@ -62,52 +62,59 @@ func Pack(ctx context.Context, at *Handle, roots int, read func(p *Packer, i int
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	// What is in memory is let go of after this.
+	// The caller discards what is in memory after this.
 	if err := sys.Retry(func() error { return unix.Syncfs(int(p.dir.FD)) }); err != nil {
 		return err
 	}
-	// One that is there already is what was put back into memory before.
-	switch err := at.Rename(packingOf, PackedName, unix.RENAME_EXCHANGE); err {
-	case nil:
-		return InTurn(
-			func() error { return at.FlushDir(".") },
-			func() error { return RemoveTree(at, packingOf) })
-	case unix.ENOENT, unix.EINVAL, unix.ENOSYS:
-	default:
+	// The previous one is removed when the new one has its name. See adopt for an interruption.
+	if err := RemoveTree(at, PackedOld); err != nil {
 		return err
 	}
-	if err := RemoveTree(at, PackedName); err != nil {
+	if err := at.Rename(PackedName, PackedOld, 0); err != nil && err != unix.ENOENT {
 		return err
 	}
-	if err := at.Rename(packingOf, PackedName, 0); err != nil {
+	if err := at.Rename(PackingName, PackedName, 0); err != nil {
 		return err
 	}
-	return at.FlushDir(".")
+	if err := at.FlushDir("."); err != nil {
+		return err
+	}
+	_ = RemoveTree(at, PackedOld) // the next one does
+	return nil
 }
 
-// adopt finishes what was interrupted between removing old stored changes and giving the
-// new ones their name.
+// adopt gives complete stored changes their name again, if that was interrupted between the two renames.
 func adopt(at *Handle) error {
 	if _, found, err := at.LstatIf(PackedName); found || err != nil {
 		return err
 	}
-	h, err := at.Open(packingOf+"/"+packedIndex, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
-	if err != nil {
-		return nil // there is none, or not all of it
+	for _, name := range interrupted {
+		if h, _, err := unpack(at, name); err == nil {
+			h.Close()
+			return at.Rename(name, PackedName, 0)
+		}
 	}
-	f := h.OSFile(packedIndex)
-	_, err = ReadIndex(f)
-	_ = f.Close()
-	if err != nil {
-		return nil
-	}
-	return at.Rename(packingOf, PackedName, 0)
+	return nil
 }
 
-// Unpacked reads the index of the packed session in the session directory at.
+// interrupted are the other names that the stored changes may have, the newest first.
+var interrupted = [...]string{PackingName, PackedOld}
+
+// Unpacked reads the index of the packed session in the session directory at, and changes nothing: another process may
+// be storing changes there.
 func Unpacked(at *Handle) (*Handle, []*Node, error) {
-	_ = adopt(at) // on a disk that cannot be written to there is nothing to adopt
-	h, err := at.OpenDir(PackedName)
+	h, roots, err := unpack(at, PackedName)
+	for i := 0; err == unix.ENOENT && i < len(interrupted); i++ {
+		if h, roots, err := unpack(at, interrupted[i]); err == nil {
+			return h, roots, nil
+		}
+	}
+	return h, roots, err
+}
+
+// unpack reads the index of the packed session that has this name.
+func unpack(at *Handle, name string) (*Handle, []*Node, error) {
+	h, err := at.OpenDir(name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -166,7 +173,7 @@ func (p *Packer) below(t Tree, path string, n *Node) error {
 	return nil
 }
 
-// list reads the directory n itself, and all in it that is not a directory.
+// list reads the directory n itself, and everything in it except the content of directories.
 func (p *Packer) list(t Tree, path string, n *Node) error {
 	d, err := t.At(path)
 	if err != nil {

@@ -9,23 +9,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A packed side of a root is what the session wrote, stored so that any file system can
-// hold it: an index of all objects (see index.go), and the content of regular files in
-// files with numbers. Nobody changes it.
+// A packed side of a root is what the session wrote, in a form that any file system can
+// hold: an index of all objects (see index.go), and the content of regular files in
+// numbered files. It never changes.
 
 const (
 	PackedName  = "packed"       // the directory, in the session's
-	packingOf   = ".packed.new"  // the same while it is written
+	PackingName = ".packed.new"  // the same while it is written
+	PackedOld   = ".packed.old"  // the one before, until the new one has its name
 	packedIndex = "index"        // in it
 	shardSize   = 4096           // files in one directory: some file systems take few
-	packedDev   = ^uint64(0) - 1 // the device of all that is packed
+	packedDev   = ^uint64(0) - 1 // the device of all packed objects
 )
 
 // A Node is one object.
 type Node struct {
 	Name   string
 	Stat   Stat
-	Xattrs Xattrs // the project's, and the one with capabilities
+	Xattrs Xattrs // those that belong to the project, and capabilities
 	Link   string // the text of a symbolic link
 	Data   int    // the number of a regular file's content
 	Opaque bool
@@ -38,7 +39,7 @@ type Node struct {
 // Child returns the object name in a directory, nil for none.
 func (n *Node) Child(name string) *Node { return n.byName[name] }
 
-// seal makes the children findable.
+// seal makes Child find the children.
 func (n *Node) seal() {
 	n.byName = make(map[string]*Node, len(n.Children))
 	for _, c := range n.Children {
@@ -65,7 +66,7 @@ func (t *Packed) At(path string) (Dir, error) {
 	return descend(&packedDir{t, t.Root}, path)
 }
 
-// A packedDir is a directory of a packedTree.
+// A packedDir is a directory of a Packed.
 type packedDir struct {
 	t *Packed
 	n *Node

@@ -11,27 +11,27 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// Abandon makes the project be as before the transaction, and removes that. The ledger
-// learns what was done to the project by us.
+// Abandon makes the project as it was before the transaction, and removes the transaction.
+// It notes in the ledger what nsrun changed in the project.
 func (t *Tx) Abandon(l *Ledger) error {
 	if err := t.Backward(); err != nil {
-		return err // the next command tries again
+		return err // the next process tries again
 	}
 	t.noteBack(l)
 	_ = errors.Join(t.noteCopies(l), t.NoteDoors(l)) // as below
 	m := *t.s.Meta()
 	l.Save(&m)
-	// If this cannot be written, the next commit reports false conflicts, and
-	// does nothing: safe.
-	_ = t.s.SetMeta(&m, nil)
+	// If this cannot be written, the next commit reports conflicts that are none,
+	// which loses nothing.
+	_ = t.s.SetMeta(&m, new(tree.Flusher))
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	return t.End()
 }
 
-// End removes the transaction, which is not in force any more, but for what could not
-// be put back.
+// End removes a transaction that is no longer in force, except objects that could not be
+// put back.
 func (t *Tx) End() error {
 	strange, err := t.strange()
 	if err != nil {
@@ -45,7 +45,7 @@ func (t *Tx) End() error {
 		for _, e := range t.left {
 			errs = append(errs, e)
 		}
-		if !t.Force { // else it was asked for
+		if !t.Force { // with Force, the caller asked for that
 			errs = append(errs, &fs.PathError{Op: "keep", Path: filepath.Join(t.s.Path, Name, t.aside), Err: ErrAside})
 		}
 		return errors.Join(errs...)
@@ -56,8 +56,8 @@ func (t *Tx) End() error {
 	return t.s.Book.Unmark()
 }
 
-// dropLinks removes the stages, and new objects that are names of files of the project, too. These get new ctimes by that,
-// which is our doing.
+// dropLinks removes the stages, and new objects that are links to files of the project. It notes the new ctimes that
+// these files get.
 func (t *Tx) dropLinks() error {
 	var l Ledger
 	l.Load(t.s.Meta())
@@ -90,7 +90,7 @@ func (t *Tx) dropLinks() error {
 	return nil
 }
 
-// Tidy removes what a transaction that is done does not need any more.
+// Tidy removes what a finished transaction does not need.
 func (t *Tx) Tidy() error {
 	if err := t.DropStages(); err != nil {
 		return err

@@ -1,0 +1,158 @@
+//go:build linux
+
+package overlay
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay/internal/store"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
+)
+
+// writeUpper writes a file as a command would.
+func writeUpper(s *Session, name, text string) error {
+	dir := s.path
+	if s.mem != nil {
+		dir = s.mem.ProcPath()
+	}
+	return os.WriteFile(filepath.Join(dir, store.UpperName(0), name), []byte(text), 0o644)
+}
+
+// TestCollectStruck: whatever happens to a process that stores what the second command of a session wrote, the session
+// has the changes of the first one, or of both. What was written to a copy is always found.
+func TestCollectStruck(t *testing.T) {
+	testenv.Leaks(t)
+	first, both := []string{"M f"}, []string{"M f", "A g"}
+	for _, e := range enginesHere(t) {
+		if e == EngineOverlay {
+			continue // it stores nothing
+		}
+		for _, plain := range []bool{false, true} {
+			for i, way := range strikes {
+				for at := 1 + i; ; at += testenv.Rounds(7, 1) {
+					s := createWith(t, e, project(t, `echo a > f`))
+					if err := writeUpper(s, "f", "b\n"); err != nil {
+						t.Fatal(err)
+					}
+					if err := s.Collect(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					_ = s.Close()
+					p := way.plan
+					p.At = at
+					d := deed{State: filepath.Dir(s.Dir()), ID: s.ID(), Do: "collect", Plain: plain}
+					r, out := d.strikeIt(t, p)
+					again := reopen(t, s)
+					got := []string{}
+					for c, err := range again.Changes() {
+						if err != nil {
+							t.Errorf("%s, plain %t, %s at %v: %v\n%s", e, plain, way.name, r.Call, err, out)
+						}
+						got = append(got, c.String())
+					}
+					if !slices.Equal(got, both) && (e == EngineCopy || !slices.Equal(got, first)) {
+						t.Errorf("%s, plain %t, %s at %v: %q\n%s", e, plain, way.name, r.Call, got, out)
+					}
+					if err := again.Remove(); err != nil {
+						t.Error(err)
+					}
+					if r.Call.Name == "" {
+						if r.ExitCode != exitDone || r.Calls < len(strikes) {
+							t.Fatalf("exit status %d after %d calls\n%s", r.ExitCode, r.Calls, out)
+						}
+						break
+					}
+				}
+			}
+		}
+	}
+}
+
+// collectMore runs the next command of a session, up to when it has ended.
+func collectMore(s *Session) error {
+	if err := s.Resume(nil); err != nil {
+		return err
+	}
+	return writeUpper(s, "g", "new\n")
+}
+
+// TestCopyStays: a copy that cannot be removed as a whole is not compared once more, because what is missing in it would
+// seem to be deleted.
+func TestCopyStays(t *testing.T) {
+	testenv.Leaks(t)
+	if !tree.IsRoot() {
+		return // who may not make files immutable
+	}
+	s := createWith(t, EngineCopy, project(t, `echo a > f; echo a > g`))
+	if err := writeUpper(s, "f", "b\n"); err != nil {
+		t.Fatal(err)
+	}
+	immutable := func(flags int) {
+		for _, name := range []string{copiedName, store.UpperName(0) + "/g"} {
+			f, err := os.Open(filepath.Join(s.path, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags); err != nil {
+				testenv.Skip(t, "immutable files", err.Error())
+			}
+			_ = f.Close()
+		}
+	}
+	immutable(0x10) // FS_IMMUTABLE_FL of linux/fs.h
+	err := s.Collect(t.Context())
+	immutable(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Close()
+	wantChanges(t, reopen(t, s), "M f")
+}
+
+// TestReaderLeavesStoring: a process that only reads a session takes nothing from the one that is just storing changes
+// in it.
+func TestReaderLeavesStoring(t *testing.T) {
+	testenv.Leaks(t)
+	s := createWith(t, withoutUpper(), project(t, `echo a > f`))
+	sandbox(t, s, `echo b > f`)
+	storing := filepath.Join(s.path, tree.PackingName)
+	if err := os.Rename(filepath.Join(s.path, tree.PackedName), storing); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := OpenReadOnly(filepath.Dir(s.Dir()), s.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	wantChanges(t, reader, "M f")
+	if _, err := os.Stat(storing); err != nil {
+		t.Error(err)
+	}
+	// Its owner gives it the name before it stores more.
+	if err := s.Resume(nil); err != nil {
+		t.Fatal(err)
+	}
+	sandbox(t, s, `echo c > g`)
+	wantChanges(t, s, "M f", "A g")
+}
+
+// TestPreserveAfterFullDisk: what a full disk, or a kill, left half written does not keep later versions from being kept.
+func TestPreserveAfterFullDisk(t *testing.T) {
+	testenv.Leaks(t)
+	s := create(t, project(t, `echo 1 > f; echo 1 > g`))
+	sandbox(t, s, `echo 2 > f; echo 2 > g`)
+	testenv.Tree(t, s.path, "base/1: ", "base/index: "+`{"root":0,"path":"f"}`+"\n"+`{"root":0,"pa`)
+	preserve(t, s)
+	for _, name := range []string{"f", "g"} {
+		data, ok, err := s.baseOf(store.Place{Path: name})
+		if string(data) != "1\n" || !ok || err != nil {
+			t.Errorf("%s: %q, %t, %v", name, data, ok, err)
+		}
+	}
+}
