@@ -12,31 +12,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PendingName is the directory of the state directory that holds a file for each
-// session that something is being done with: if nobody holds its lock any more, that
-// was interrupted. It is what makes looking for such sessions cheap.
+// PendingName is the directory, in the state directory, with a file for each session in
+// which an operation is going on. If nobody holds the lock of such a session, the operation
+// was interrupted. The directory makes it cheap to look for interrupted sessions.
 const PendingName = "pending"
 
-// Pending reports whether the session is on the list of those to be looked after.
+// Pending reports whether the session is on the list of sessions to recover.
 func Pending(state *tree.Handle, id string) bool {
 	return unix.Faccessat(int(state.FD), PendingName+"/"+id, unix.F_OK, 0) == nil
 }
 
-// A Book is what a session that is open keeps so that whoever comes after a crash finds
-// what is to be done: an entry in the list of sessions that are to be looked after, and the
-// modes of directories that are open for a while.
+// A Book records what has to be done after a crash of the process that has the session open:
+// its entry in the list of sessions to recover, and the modes of directories that are
+// changed for a while.
 type Book struct {
 	State *tree.Handle // the directory of all sessions
 	Dir   *tree.Handle // the session's; nil: it is closed
 	ID    string
 
 	mu      sync.Mutex
-	noted   int  // entries that are in force
-	listed  bool // these have put the session on the list
-	pending bool // a transaction or the like has
+	noted   int  // entries in force
+	listed  bool // the session is on the list because of them
+	pending bool // the session is on the list because of a transaction or the like
 }
 
-// Close ends it: nothing is noted any more.
+// Close closes the book: after it, Note fails.
 func (b *Book) Close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -46,10 +46,10 @@ func (b *Book) Close() {
 // Flush waits until the list is on disk.
 func (b *Book) Flush() error { return b.State.FlushDir(PendingName) }
 
-// AddTo gives f what flush waits for.
+// AddTo adds what Flush waits for to f.
 func (b *Book) AddTo(f *tree.Flusher) error { return f.AddDir(b.State, PendingName) }
 
-// MarkPending puts the session on the list of those to be looked after, until unmark.
+// MarkPending puts the session on the list of sessions to recover, until Unmark.
 func (b *Book) MarkPending() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,8 +105,8 @@ type BookEntry struct {
 	Mode  uint32 `json:"mode"` // what it is to get back
 }
 
-// Note writes an entry into the book before a mode is changed. Each call is to be
-// followed by one of unnote when the mode is as it was.
+// Note writes an entry into the book before a mode is changed. Call Unnote when the mode
+// was restored.
 func (b *Book) Note(e BookEntry) error {
 	line, err := json.Marshal(e)
 	if err != nil {
@@ -115,7 +115,7 @@ func (b *Book) Note(e BookEntry) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !e.Upper && !b.listed {
-		// The project's owner must not wait until somebody opens this session again.
+		// Any process is to restore the modes of the project, not only the next one that opens this session.
 		if err := b.list(); err != nil {
 			return err
 		}
@@ -136,8 +136,8 @@ func (b *Book) Note(e BookEntry) error {
 	return nil
 }
 
-// Unnote tells that n noted objects have their modes again. When all have, the book is
-// thrown away.
+// Unnote says that the modes of n noted objects were restored. When all were, the book is
+// removed.
 func (b *Book) Unnote(n int) {
 	if n == 0 {
 		return
@@ -153,8 +153,7 @@ func (b *Book) Unnote(n int) {
 	}
 }
 
-// Keeper is what a tree's changes of modes are to be noted with. They are forgotten when
-// the session is closed, or recovered.
+// Keeper returns a function with which a tree notes changes of modes.
 func (b *Book) Keeper(upper bool, root int) func(path string, ino uint64, mode uint32) error {
 	return func(path string, ino uint64, mode uint32) error {
 		return b.Note(BookEntry{Upper: upper, Root: root, Path: Text(path), Ino: ino, Mode: mode})

@@ -9,19 +9,19 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// A Tally is what a tree takes on a disk.
+// A Tally is the space that a tree uses on a disk.
 type Tally struct {
 	Bytes int64 // as du(1) counts them: files with several names once, holes not at all
 	Files int64 // files of all kinds, directories too
-	// Partial says that something was not counted: a directory that cannot be listed, that went away meanwhile, or that lies
-	// deeper than a path can be long.
+	// Partial says that something was not counted: a directory that cannot be listed, was removed meanwhile, or has too
+	// long a path.
 	Partial bool
 }
 
 func (t *Tally) add(st tree.Stat) { t.Bytes, t.Files = t.Bytes+st.Blocks*512, t.Files+1 }
 
-// DiskUsage counts the directory top and what is below it. Directories are opened by
-// their paths from top, so that a tree of any shape takes two descriptors.
+// DiskUsage counts the directory top and everything below it. It opens directories by their
+// paths from top, so that it needs two descriptors for a tree of any shape.
 func DiskUsage(ctx context.Context, top *tree.Handle) (sum Tally, err error) {
 	st, err := top.Stat()
 	if err != nil {
@@ -72,15 +72,15 @@ func DiskUsage(ctx context.Context, top *tree.Handle) (sum Tally, err error) {
 	return sum, nil
 }
 
-// kernelOwn reports whether a directory of a session is the one that the kernel makes for an overlay's own use, with mode 0.
-// No command can name it, and what is in it moves to the upper directory.
+// kernelOwn reports whether a directory of a session is the one that the kernel makes for itself, with mode 0. Commands
+// cannot reach it, and the kernel moves what is in it to the upper directory.
 func kernelOwn(at string) bool {
 	layer, ok := strings.CutSuffix(at, "/work")
 	return ok && strings.Count(layer, "/") == 1 && (strings.HasPrefix(layer, "work/") || strings.HasPrefix(layer, ScratchName+"/work"))
 }
 
-// HoldsData reports whether there is anything in a session directory but what every
-// new session has.
+// HoldsData reports whether a session directory has anything that a new session does not
+// have.
 func HoldsData(d *tree.Handle) (bool, error) {
 	names, err := d.Names()
 	if err != nil {

@@ -17,12 +17,13 @@
 //	  upper/ work/        overlay1, overlay2, …: one for each root
 //	  base/ scratch/      the project's versions of text files, for merges; overlays of caches
 //	  stood               only if other sessions were begun on this one
+//	  packed/             the changes, if upper/ is not on this disk (package tree)
 //	  mem                 only with a tmpfs: where the sandbox sees it
 //	  doors               directories that were opened to their owner
 //	  tx/3/journal        what is moved where, with the inode numbers of both versions
 //	  tx/3/objects/       new objects, then old ones
-//	  tx/3/stages, copies only where the project is on another file system
-//	../pending/<id>       something is being done with this session
+//	  tx/3/stages, copies only if the project is on another file system
+//	../pending/<id>       an operation on this session is going on, or was interrupted
 //
 // A discard is only recorded in session.json, so that undo can take it back. Sessions that have ended stay for a week.
 // Then package overlay removes them (Clean): after a commit or discard, at most once a day, or by `nsrun gc`.
@@ -35,10 +36,10 @@ import (
 	"strings"
 )
 
-// ErrBusy is wrapped where somebody else holds a session.
+// ErrBusy is wrapped if somebody else holds a session.
 var ErrBusy = errors.New("the session is in use")
 
-// ErrGone is that a session was removed, maybe a moment ago.
+// ErrGone says that a session was removed, maybe a moment ago.
 var ErrGone = fmt.Errorf("it was removed: %w", fs.ErrNotExist)
 
 // ShortList keeps a message readable; the whole list is in the error's fields.

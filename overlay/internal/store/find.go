@@ -32,7 +32,7 @@ func (e noSession) Error() string { return string(e) }
 // Is makes it an fs.ErrNotExist.
 func (noSession) Is(target error) bool { return target == fs.ErrNotExist }
 
-// ErrNoSession is what is said of a session that does not exist.
+// ErrNoSession says that a session does not exist.
 const ErrNoSession = noSession("no such session")
 
 // shortest is how many characters of a session's random part mean it.

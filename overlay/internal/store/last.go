@@ -14,20 +14,20 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// LastName is the file that holds the command a session was resumed with last, as a line
-// of JSON; what follows that line is left of a longer one. Its modification time is when
-// that was. It is written over in place, since replacing a file takes some file systems
-// longer than a short command takes. No change depends on it; a line that was cut short counts
-// as none.
+// LastName is the file with the command with which a session was last resumed, as a line
+// of JSON. Anything after that line is the rest of a longer one. Its modification time is
+// the time of that command. The file is overwritten in place, because on some file systems
+// replacing it takes longer than a short command. No change depends on it; a line that is
+// cut off is ignored.
 const LastName = "last.json"
 
-// Of a command no more is kept than commandMost, in bytes; lastMost bounds the file.
+// CommandMost is how much of a command is kept, in bytes. LastMost limits the file.
 const (
 	CommandMost = 128 << 10
 	LastMost    = 1 << 20
 )
 
-// NoteUse notes that the session in dir is used now, by command; nil: by the one before.
+// NoteUse notes that command now uses the session in dir. Nil: the previous command does.
 func NoteUse(dir *tree.Handle, command []string) error {
 	f, err := dir.Open(LastName, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 	if err == unix.ENOENT {
@@ -37,7 +37,7 @@ func NoteUse(dir *tree.Handle, command []string) error {
 		return err
 	}
 	defer f.Close()
-	line, err := json.Marshal(RawTexts(shorten(command))) // of nil "null": the one it was made for
+	line, err := json.Marshal(RawTexts(shorten(command))) // "null" stands for the first command
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func NoteUse(dir *tree.Handle, command []string) error {
 	return sys.Retry(func() error { return unix.Ftruncate(int(f.FD), int64(len(line))) })
 }
 
-// shorten leaves out what is too much of a command, and says so by a "…" at its end.
+// shorten cuts off a command that is too long, and adds "…".
 func shorten(command []string) []string {
 	size := 0
 	for i, arg := range command {
@@ -66,7 +66,7 @@ func shorten(command []string) []string {
 	return command
 }
 
-// LastCommand returns what the session in dir was used for last. A nil dir is closed.
+// LastCommand returns the command that last used the session in dir. A nil dir is closed.
 func LastCommand(dir *tree.Handle, m *Meta) []string {
 	list := m.Command
 	if dir != nil {

@@ -14,8 +14,8 @@ import (
 // StoodName is a file in the directory of a session that others were begun on.
 const StoodName = "stood"
 
-// MaxStack bounds how many sessions stand on each other: overlayfs takes no more layers
-// than fit into its options.
+// MaxStack is how many sessions can stand on each other: the number of layers of an overlay
+// is limited by the length of its options.
 const MaxStack = 32
 
 // A Base is a session below another one, whose changes are not in the project.
@@ -33,7 +33,7 @@ func CloseBases(list []Base) {
 }
 
 // Bases opens the sessions that the session with the data m stands on, the nearest
-// first. Where one was committed, the project is what is below.
+// first. A committed one ends the list, because the project has its changes.
 func Bases(state *tree.Handle, statePath string, m *Meta) (list []Base, err error) {
 	defer func() {
 		if err != nil {

@@ -11,24 +11,24 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// The lock of a session is what everything that changes its directory is done under. Whoever uses
-// the session holds it from Create or Open until Close: the owner. A process that looks after sessions that
-// nobody uses, to recover or remove them or to begin another one on them, holds it for a
-// moment: a caretaker. A caretaker never waits, and passes over what somebody has locked; an
-// owner waits for a caretaker, so that nobody is told that a session is in use when it is not.
+// Whoever changes the directory of a session holds its lock. The owner uses the session, and
+// holds the lock from Create or Open until Close. A caretaker holds it for a moment, to recover
+// or remove a session that nobody uses, or to begin another session on it. A caretaker never
+// waits, and skips sessions that are locked. An owner waits for a caretaker, so that nobody is
+// told that a session is in use when it is not.
 //
-// It is a lock of the open file description, like flock's, so that it holds between
-// goroutines too; unlike flock's it can be looked at without taking it, and has a range, which
-// tells the two apart.
+// It is a lock of the open file description, like that of flock(2), so it also works between
+// goroutines. Unlike that one, it can be tested without taking it, and it has a range, which
+// tells an owner from a caretaker.
 
 const LockName = "lock"
 
-// A Holder is somebody who may have a session locked: the length of the locked range, which
-// begins with the file.
+// A Holder is a kind of holder of the lock. Its value is the length of the locked range, which
+// begins at the beginning of the file.
 type Holder int64
 
 const (
-	Owner     Holder = 0 // to the end of the file, wherever that is
+	Owner     Holder = 0 // to the end of the file
 	Caretaker Holder = 1 << 32
 	Unheld    Holder = -1
 )
@@ -40,7 +40,7 @@ func openLock(dir *tree.Handle, access int) (*tree.Handle, error) {
 	return dir.Open(LockName, access|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 }
 
-// takeLock locks the open file f for as long as it is open, or fails with errBusy.
+// takeLock locks the open file f for as long as it is open, or fails with ErrBusy.
 func takeLock(f *tree.Handle, as Holder) error {
 	lk := unix.Flock_t{Type: unix.F_WRLCK, Len: int64(as)}
 	err := unix.FcntlFlock(uintptr(f.FD), unix.F_OFD_SETLK, &lk)
@@ -50,7 +50,7 @@ func takeLock(f *tree.Handle, as Holder) error {
 	return err
 }
 
-// holderOf tells who else holds the lock f.
+// holderOf returns who else holds the lock f.
 func holderOf(f *tree.Handle) (Holder, error) {
 	lk := unix.Flock_t{Type: unix.F_WRLCK}
 	if err := unix.FcntlFlock(uintptr(f.FD), unix.F_OFD_GETLK, &lk); err != nil {
@@ -65,8 +65,8 @@ func holderOf(f *tree.Handle) (Holder, error) {
 	return Owner, nil
 }
 
-// Locked tells who holds the lock of the session in dir. It opens nothing for writing: the disk
-// may be read-only.
+// Locked returns who holds the lock of the session in dir. It opens nothing for writing, because the
+// disk may be read-only.
 func Locked(dir *tree.Handle) (Holder, error) {
 	f, err := openLock(dir, unix.O_RDONLY)
 	if err != nil {
@@ -76,7 +76,7 @@ func Locked(dir *tree.Handle) (Holder, error) {
 	return holderOf(f)
 }
 
-// OpenSession opens the directory of a session; errGone where there is none.
+// OpenSession opens the directory of a session. If there is none, the error is ErrGone.
 func OpenSession(state *tree.Handle, name string) (*tree.Handle, error) {
 	dir, err := OpenOwned(state, name)
 	if err == unix.ENOENT {
@@ -85,8 +85,8 @@ func OpenSession(state *tree.Handle, name string) (*tree.Handle, error) {
 	return dir, err
 }
 
-// LockSession opens the session's directory and its lock, and takes that. Nothing is open where
-// it fails: with errBusy if somebody else has it, with errGone if there is no such session.
+// LockSession opens the session's directory and its lock, and takes the lock. The error is
+// ErrBusy if somebody else has it, and ErrGone if there is no such session.
 func LockSession(state *tree.Handle, name string, as Holder) (dir, lock *tree.Handle, err error) {
 	if dir, err = OpenSession(state, name); err != nil {
 		return nil, nil, err
@@ -114,7 +114,7 @@ func LockDir(state *tree.Handle, name string, dir *tree.Handle, as Holder) (lock
 		time.Sleep(pause)
 		pause = min(2*pause, 20*time.Millisecond)
 	}
-	// It may have been removed, or have become another one's, before it was locked.
+	// The session may have been removed or replaced before it was locked.
 	if err = OrGone(state, name, dir, err); err != nil {
 		lock.Close()
 		return nil, err
@@ -122,8 +122,8 @@ func LockDir(state *tree.Handle, name string, dir *tree.Handle, as Holder) (lock
 	return lock, nil
 }
 
-// OrGone returns err, or errGone if the directory dir is not the session name any more: what
-// was found in it is not about that then.
+// OrGone returns err, or ErrGone if the directory dir is no longer that of the session name:
+// then err is not about that session.
 func OrGone(state *tree.Handle, name string, dir *tree.Handle, err error) error {
 	same, serr := isNamed(state, name, dir)
 	switch {
@@ -135,7 +135,7 @@ func OrGone(state *tree.Handle, name string, dir *tree.Handle, err error) error 
 	return err
 }
 
-// isNamed reports whether dir is what name stands for in state.
+// isNamed reports whether dir is what has the name in state.
 func isNamed(state *tree.Handle, name string, dir *tree.Handle) (bool, error) {
 	a, err := dir.Stat()
 	if err != nil {

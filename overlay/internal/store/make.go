@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MakeDir makes a session's directory, and its lock, which it takes; made is what there is to
-// be removed again.
+// MakeDir makes a session's directory and its lock, which it takes. made is the name of the
+// directory, which the caller removes after an error.
 func MakeDir(state *tree.Handle) (made string, dir, lock *tree.Handle, err error) {
 	for {
 		name := NewPrefix + NewName(time.Now())
@@ -34,15 +34,15 @@ func MakeDir(state *tree.Handle) (made string, dir, lock *tree.Handle, err error
 	return made, dir, lock, takeLock(lock, Owner)
 }
 
-// Damaged reports whether err, which readMeta returned, says that the data is gone: not
-// that it could not be got at, and not that a newer program wrote it.
+// Damaged reports whether err, which ReadMeta returned, says that the data is lost: not
+// that it could not be read, and not that a newer program wrote it.
 func Damaged(err error) bool {
 	var syntax *json.SyntaxError
 	return err == unix.ENOENT || err == errCut || errors.As(err, &syntax)
 }
 
-// RemoveWhole removes a directory. A session's is renamed first, so that nobody sees a
-// part of it.
+// RemoveWhole removes a directory. It renames a session's directory first, so that nobody
+// sees half of it.
 func RemoveWhole(state *tree.Handle, name string) error {
 	if name[0] != '.' {
 		gone := GonePrefix + name

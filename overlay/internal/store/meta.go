@@ -26,7 +26,7 @@ const (
 	Discarded State = "discarded" // its changes were thrown away
 )
 
-// A Engine is a way to keep apart what is written, as it is stored.
+// An Engine is a way to keep writes apart from the project, as it is stored.
 type Engine string
 
 const (
@@ -54,24 +54,24 @@ type Meta struct {
 
 	Files  []SettledFile `json:"files,omitempty"`
 	On     string        `json:"on,omitempty"`     // the session below; empty: the project
-	Engine Engine        `json:"engine,omitempty"` // missing: engineOverlay
+	Engine Engine        `json:"engine,omitempty"` // missing: Overlay
 
-	// Protect are patterns of what no commit takes unless it is named.
+	// Protect are patterns of files that a commit takes only if they are named.
 	Protect []Text `json:"protect,omitempty"`
 
-	// Done are the transactions that were done and not taken back, in order. What
-	// stands in a directory tx/N and not here never was.
+	// Done are the transactions that were done and not taken back, in order. A
+	// transaction that has a directory tx/N, but is not here, is not in force.
 	Done []int `json:"done,omitempty"`
 
-	// Thrown says that what was written is still there though the session is Discarded.
+	// Thrown says that the session is Discarded, but its changes are still there.
 	Thrown bool `json:"thrown,omitempty"`
 
 	// Dropped are the drops that were not taken back, in order.
 	Dropped []Dropped `json:"dropped,omitempty"`
 }
 
-// Root is a root, and how its upper directory looked when it was made: the
-// sandboxed command may change the root directory itself.
+// Root is a root, and the attributes of its upper directory when it was made, because
+// the sandboxed command may change the root directory itself.
 type Root struct {
 	Path Text   `json:"path"`
 	Ino  uint64 `json:"ino"`
@@ -79,8 +79,8 @@ type Root struct {
 	UID  uint32 `json:"uid"`
 	GID  uint32 `json:"gid"`
 
-	// Disk tells one file system from another (statfs(2), f_type and f_fsid): another
-	// one may be mounted there. Zero: it is not known.
+	// Disk identifies the file system (f_fsid, statfs(2)), because another one may be
+	// mounted there. Zero: it is not known.
 	Disk uint64 `json:"disk,omitempty"`
 }
 
@@ -97,9 +97,9 @@ func (r Root) Check(h *tree.Handle) error {
 	return err
 }
 
-// Settled is written for each path that a partial commit dealt with: the
-// project's object there has a new ctime that is our own doing and no conflict,
-// and the session's object there is no change any more.
+// Settled is written for each path of a partial commit. The commit caused the new
+// ctime of the project's object, so it is no conflict, and the session's object is
+// no longer a change.
 type Settled struct {
 	Root int  `json:"root"` // index into Roots
 	Path Text `json:"path"`
@@ -108,13 +108,13 @@ type Settled struct {
 	Lower int64 `json:"lower,omitempty"`
 	// Upper is the ctime of the session's object. Zero: there is none.
 	Upper int64 `json:"upper,omitempty"`
-	// Done says that the session's object was committed. False: only the
-	// project's ctime is ours, as after a commit that was taken back.
+	// Done says that the session's object was committed. False: nsrun only caused
+	// the project's ctime, as after a commit that was taken back.
 	Done bool `json:"done,omitempty"`
 }
 
 // SettledFile is written for each file of the project with several names of which a
-// commit moved one: its ctime is our own doing, whatever name it is found under.
+// commit moved one. The commit caused its ctime, which all names have.
 type SettledFile struct {
 	Ino   uint64 `json:"ino"`
 	Ctime int64  `json:"ctime"` // nanoseconds since 1970
@@ -192,8 +192,7 @@ func ReadMeta(dir *tree.Handle) (*Meta, error) {
 }
 
 // WriteFirst writes the data of a session that has no name yet, and so no reader. With
-// over there is a file already, which is written over: a new one takes the file system
-// longer.
+// over, it overwrites the file that is there, which is faster than making a new one.
 func WriteFirst(dir *tree.Handle, m *Meta, over bool) error {
 	if !over {
 		_, err := WriteMeta(dir, m, nil)
@@ -226,9 +225,9 @@ func (m *Meta) encode() ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// WriteMeta replaces the meta file of the session directory dir, and reports whether
-// it did: an error may be about what comes after that. Where there is a flusher, all that
-// it has is on disk before that, and the meta file is when writeMeta returns.
+// WriteMeta replaces the meta file of the session directory dir. It reports whether it did
+// that, because an error may be about the next step. If before is not nil, everything in it
+// is on disk before the file is replaced, and the file is on disk when WriteMeta returns.
 func WriteMeta(dir *tree.Handle, m *Meta, before *tree.Flusher) (written bool, err error) {
 	data, err := m.encode()
 	if err != nil {
@@ -250,13 +249,13 @@ type Dropped struct {
 	Paths []DroppedPath `json:"paths"`
 }
 
-// DroppedPath is what was settled at a path, and is since.
+// DroppedPath is what was settled at a path before a drop, and after it.
 type DroppedPath struct {
 	Was *Settled `json:"was,omitempty"` // nil: nothing
 	Now Settled  `json:"now"`
 }
 
-// Check fails where a path could lead out of the roots.
+// Check fails if a path could lead out of the roots.
 func (d Dropped) Check(roots int) error {
 	for _, p := range d.Paths {
 		if err := CheckPlace(p.Now.Root, string(p.Now.Path), roots); err != nil {

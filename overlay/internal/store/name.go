@@ -30,13 +30,13 @@ func IsName(name string) bool {
 	return err == nil
 }
 
-// UpperName and workName are paths in the session's directory.
+// UpperName and WorkName are paths in the session's directory.
 func UpperName(i int) string { return "upper/overlay" + strconv.Itoa(i+1) }
 
 func WorkName(i int) string { return "work/overlay" + strconv.Itoa(i+1) }
 
-// MemName is the directory of a session at which the sandbox, and nobody else, sees the
-// session's tmpfs.
+// MemName is the directory of a session on which only the sandbox sees the session's
+// tmpfs.
 const MemName = "mem"
 
 const (

@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ScratchName is the directory of a session that holds what was written to
-// scratch overlays.
+// ScratchName is the directory of a session for writes to scratch overlays.
 const ScratchName = "scratch"
 
 // MakePair makes an upper and a work directory, and returns their number.
@@ -24,7 +23,7 @@ func MakePair(at *tree.Handle) (n int, err error) {
 			continue
 		}
 		if err == nil {
-			// The process that removed an earlier pair may have been killed meanwhile.
+			// A process may have been killed while it removed an earlier pair.
 			err = tree.RemoveTree(at, ScratchWork(n))
 		}
 		if err == nil {
@@ -38,8 +37,7 @@ func ScratchUpper(n int) string { return ScratchName + "/upper" + strconv.Itoa(n
 func ScratchWork(n int) string  { return ScratchName + "/work" + strconv.Itoa(n) }
 
 // ClearScratch removes what was written to scratch overlays, and returns how many pairs of
-// directories are there for the next ones: those that nothing was written to, if there are
-// no others.
+// directories the next ones can use: all of them if nothing was written to any, else none.
 func ClearScratch(at *tree.Handle) (n int, err error) {
 	for n = 0; ; n++ {
 		clean, err := clearPair(at, n+1)
@@ -55,8 +53,9 @@ func ClearScratch(at *tree.Handle) (n int, err error) {
 	}
 }
 
-// clearPair makes a pair of directories be as new, and reports whether it can: not if something
-// was written, or given to the directory itself, or if the kernel has noted what it was over.
+// clearPair makes a pair of directories as good as new, and reports whether it could. It cannot
+// if something was written, if the directory itself was changed, or if the kernel noted its lower
+// layer.
 func clearPair(at *tree.Handle, n int) (bool, error) {
 	up, err := at.OpenDir(ScratchUpper(n))
 	if err != nil {
@@ -75,7 +74,7 @@ func clearPair(at *tree.Handle, n int) (bool, error) {
 	if err != nil || slices.ContainsFunc(attrs, func(a string) bool { return !IsMark(a, "impure", "uuid") }) {
 		return false, err
 	}
-	// A mark of the kernel's in it says that what was written may not be on disk.
+	// The kernel's mark in it says that what was written may not be on disk.
 	return true, tree.RemoveTree(at, ScratchWork(n)+"/work")
 }
 

@@ -32,7 +32,7 @@ func CheckPlace(root int, p string, roots int) error {
 
 var errCut = errors.New("the file is cut short")
 
-// StrictJSON decodes one value, and nothing behind it.
+// StrictJSON decodes one value. It is an error if anything follows it.
 func StrictJSON(data []byte, to any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	if err := dec.Decode(to); err != nil {
@@ -47,8 +47,8 @@ func StrictJSON(data []byte, to any) error {
 	return nil
 }
 
-// Text is a string that may hold any bytes. In JSON it is a string, or an
-// object with base64 where it is not valid UTF-8.
+// Text is a string of any bytes. In JSON it is a string or, if it is not valid
+// UTF-8, an object with base64.
 type Text string
 
 type rawBytes struct {

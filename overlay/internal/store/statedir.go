@@ -7,8 +7,8 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// OpenState opens the directory at path that holds sessions, see owndir.Open, and returns
-// its path without symbolic links. With create, what is missing is made, mode 0700.
+// OpenState opens the directory of the sessions, see owndir.Open, and returns its path
+// without symbolic links. With create, it makes missing directories with mode 0700.
 func OpenState(path string, create bool) (real string, h *tree.Handle, err error) {
 	fd, real, err := owndir.Open(path, create)
 	return real, &tree.Handle{FD: fd}, err

@@ -15,8 +15,8 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// A tmpfs that outlives the sandbox's mount namespace is held by a descriptor. Where we
-// may not make one ourselves, a process in namespaces of its own makes it and sends us the
+// A descriptor keeps the tmpfs when the sandbox's mount namespace is gone. A caller who may
+// not make a tmpfs starts a process in namespaces of its own, which makes one and sends the
 // descriptor.
 
 // tmpfsOptions are its options, see tmpfs(5).
@@ -40,8 +40,8 @@ func mountTmpfs() (int, error) {
 	return unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV)
 }
 
-// NewTmpfs makes a tmpfs and returns its root. With upper it is to hold the upper directory of an overlay, and it fails with
-// errors.ErrUnsupported where that cannot be.
+// NewTmpfs makes a tmpfs, and returns its root. With upper, it is for the upper directory of an overlay, and if it
+// cannot hold that, the error is errors.ErrUnsupported.
 func NewTmpfs(upper bool) (_ *tree.Handle, err error) {
 	var h *tree.Handle
 	if fd, err := mountTmpfs(); err == nil {
@@ -60,7 +60,7 @@ func NewTmpfs(upper bool) (_ *tree.Handle, err error) {
 	return h, nil
 }
 
-// tmpfsFromOutside has it made in a new user namespace, for those who may not do it here.
+// tmpfsFromOutside has a process in a new user namespace make the tmpfs.
 func tmpfsFromOutside() (h *tree.Handle, err error) {
 	b := prog.New(prog.Native())
 	b.SetNFds(1)

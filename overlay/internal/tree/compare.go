@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// accessParts compares who may do what.
+// accessParts compares modes and owners.
 func accessParts(a, b Stat) Parts {
 	return Parts{Mode: a.Perm() != b.Perm(), Owner: a.UID != b.UID || a.GID != b.GID}
 }
@@ -26,8 +26,8 @@ func sameXattrs(a, b interface{ Xattrs() (Xattrs, error) }) (bool, error) {
 	return maps.Equal(x, y), nil
 }
 
-// SameObject reports whether what two directories have at a name is equal but for its time. Of directories it compares the
-// attributes only.
+// SameObject reports whether the objects that two directories have at a name differ at most in their time. Of
+// directories it compares only the attributes.
 func SameObject(up, low Dir, name string, a, b Stat) (bool, error) {
 	if a.Typ() != b.Typ() {
 		return false, nil
@@ -51,8 +51,7 @@ func SameObject(up, low Dir, name string, a, b Stat) (bool, error) {
 	return same && accessParts(a, b) == (Parts{}), err
 }
 
-// compare finds out what differs about two objects of one type, neither of them a
-// directory.
+// compare compares two objects of the same type that are no directories.
 func (w *Walk) compare(f *frame, name string, n *Diff) error {
 	n.Parts = accessParts(n.Up, n.Low)
 	switch n.Up.Typ() {
@@ -121,7 +120,7 @@ func (w *Walk) compareFiles(f *frame, name string, n *Diff) error {
 	defer a.Close()
 	b, err := f.low.File(name, n.Low)
 	if err == unix.EACCES {
-		n.Parts.Content = true // what cannot be read cannot be called equal
+		n.Parts.Content = true // it cannot be read, so it counts as different
 		return nil
 	}
 	if err != nil {

@@ -15,17 +15,17 @@ import (
 // else writes to.
 type Copier struct {
 	Ctx     context.Context
-	Lax     bool // an owner that cannot be given to a copy is not an error
-	Special bool // device nodes, setuid bits and capabilities are copied too
-	Many    bool // files are flushed together, by the caller
-	Inherit bool // the directory may pass attributes on to what is made in it
+	Lax     bool // it is no error if a copy cannot get the owner
+	Special bool // copy device nodes, setuid bits and capabilities, too
+	Many    bool // the caller flushes the whole file system
+	Inherit bool // new objects may inherit attributes from their directory
 
-	noClone map[pair]bool // between these, sharing data was tried, and is not possible
+	noClone map[pair]bool // between these, data cannot be shared
 	Bytes   int64
 	dirs    []copiedDir
 	Links   map[Inode]Copied
 	Names   map[Inode]int // how many names of a file were copied; nil: not wanted
-	Flush   Flusher       // nothing with many
+	Flush   Flusher       // empty with Many
 }
 
 // A pair is the file system that is copied from, and the directory that is copied to.
@@ -34,7 +34,7 @@ type pair struct {
 	dir *Handle
 }
 
-// share makes t share the data of f, and reports whether it does.
+// share makes t share the data of f, and reports whether that was possible.
 func (k *Copier) share(t, f *Handle, between pair) bool {
 	if k.noClone[between] {
 		return false
@@ -51,18 +51,18 @@ func (k *Copier) share(t, f *Handle, between pair) bool {
 
 // Copied is the first copy of a file that has several names.
 type Copied struct {
-	Dir  *Handle // borrowed; what path is relative to
-	Path string
+	Dir  *Handle // borrowed
+	Path string  // relative to Dir
 	Ino  uint64
 
 	Nlink uint64 // of the original
 }
 
-// copiedDir is a new directory whose attributes are still to be set: its mode may forbid
-// to write in it, and writing changes its time.
+// copiedDir is a new directory that gets its attributes later: its mode may forbid
+// writing, and writing changes its time.
 type copiedDir struct {
-	dir    *Handle // borrowed; what path is relative to
-	path   string
+	dir    *Handle // borrowed
+	path   string  // relative to dir
 	ino    uint64
 	want   Stat
 	xattrs Xattrs
@@ -70,9 +70,9 @@ type copiedDir struct {
 
 func (k *Copier) Close() { k.Flush.Close() }
 
-// Object copies the object name of src, which is as st says, to dst, which is dir at
-// the directory of path; only the object itself if it is a directory. It returns what the
-// copy is like; a directory gets its attributes from finishDirs.
+// Object copies the object name of src, which st describes, to path, relative to dir. dst
+// is the directory of path. Of a directory it makes only the directory itself, which gets
+// its attributes from FinishDirs. It returns the copy.
 func (k *Copier) Object(src Dir, name string, st Stat, dir *Handle, path string, dst *Handle) (Stat, error) {
 	_, to := SplitPath(path)
 	id := Inode{st.Dev, st.Ino}
@@ -95,7 +95,7 @@ func (k *Copier) Object(src Dir, name string, st Stat, dir *Handle, path string,
 	return made, err
 }
 
-// one copies an object that is no further name of another.
+// one copies an object that is not another name of an earlier one.
 func (k *Copier) one(src Dir, name string, st Stat, dir *Handle, path string, dst *Handle, to string) (Stat, error) {
 	switch typ := st.Typ(); typ {
 	case unix.S_IFDIR:
@@ -150,8 +150,8 @@ func (k *Copier) one(src Dir, name string, st Stat, dir *Handle, path string, ds
 	return Stat{}, unix.EINVAL
 }
 
-// finishNode sets owner, mode and time of a new link, FIFO, socket or device node, and
-// its access control list.
+// finishNode sets the owner, mode, time and access control list of a new symbolic link, FIFO,
+// socket or device node.
 func (k *Copier) finishNode(dst *Handle, name string, want Stat, lists Xattrs) (Stat, error) {
 	h, err := dst.Open(name, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
@@ -172,8 +172,8 @@ func (k *Copier) finishNode(dst *Handle, name string, want Stat, lists Xattrs) (
 	return k.Finish(h, want)
 }
 
-// Finish sets time, owner and mode, in the order in which none undoes another, and
-// returns what came of it.
+// Finish sets time, owner and mode, in an order in which none undoes another, and returns
+// the result.
 func (k *Copier) Finish(h *Handle, want Stat) (Stat, error) {
 	if err := h.SetMtime(want.Mtime); err != nil {
 		return Stat{}, err
@@ -255,8 +255,7 @@ func (k *Copier) File(src Dir, name string, st Stat, dir, dst *Handle, to string
 	return made, nil
 }
 
-// Link makes a further name of a file that was copied already, and reports whether it
-// did.
+// Link makes another name of a file that was copied already, and reports whether it did.
 func (k *Copier) Link(id Inode, dst *Handle, to string) (Stat, bool, error) {
 	first, ok := k.Links[id]
 	if !ok {
@@ -269,8 +268,8 @@ func (k *Copier) Link(id Inode, dst *Handle, to string) (Stat, bool, error) {
 	return st, ok, err
 }
 
-// LinkTo makes the name to in dst for what is at path below top, and reports whether the
-// file system could.
+// LinkTo makes the name to in dst for the object at path below top. It reports whether the
+// file system could do that.
 func LinkTo(top *Handle, path string, dst *Handle, to string) (Stat, bool, error) {
 	dir, name := SplitPath(path)
 	d, err := top.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
@@ -288,13 +287,12 @@ func LinkTo(top *Handle, path string, dst *Handle, to string) (Stat, bool, error
 	return st, err == nil, err
 }
 
-// noLink reports that the file system makes no link here: a copy will do.
+// noLink reports that the file system cannot make a link: a copy will do.
 func noLink(err error) bool {
 	return err == unix.EMLINK || err == unix.EPERM || err == unix.EXDEV || err == unix.EOPNOTSUPP
 }
 
-// FinishDirs gives the directories that were made their attributes, the innermost
-// first.
+// FinishDirs sets the attributes of new directories, the innermost first.
 func (k *Copier) FinishDirs() error {
 	for i := len(k.dirs) - 1; i >= 0; i-- {
 		m := k.dirs[i]
@@ -335,7 +333,7 @@ func (k *Copier) FinishDirs() error {
 	return nil
 }
 
-// Tree copies an object and all that is in it.
+// Tree copies an object and everything in it.
 func (k *Copier) Tree(src Dir, name string, st Stat, dir *Handle, path string) error {
 	at, _ := SplitPath(path)
 	dst, err := dir.Open(at, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)

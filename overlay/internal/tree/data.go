@@ -12,9 +12,8 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// blockSize is how much is read at a time where the kernel does not copy by
-// itself, in bytes; chunkSize is how much it is asked to copy before the context
-// is looked at again.
+// blockSize is how many bytes are read at a time if the kernel cannot copy them.
+// chunkSize is how many bytes the kernel copies until the context is checked again.
 const (
 	blockSize = 128 << 10
 	chunkSize = 64 << 20
@@ -22,8 +21,8 @@ const (
 
 var blocks = sync.Pool{New: func() any { b := make([]byte, 2*blockSize); return &b }}
 
-// SameData compares the first size bytes of two files. Holes that both have in
-// one place are not read: a file can be larger than could ever be read.
+// SameData compares the first size bytes of two files. It does not read holes
+// that both have in the same place, because a sparse file can be huge.
 func SameData(a, b *Handle, size int64) (bool, error) {
 	p := blocks.Get().(*[]byte)
 	defer blocks.Put(p)
@@ -36,7 +35,7 @@ func SameData(a, b *Handle, size int64) (bool, error) {
 				continue
 			}
 		}
-		// A stretch at a time, before holes are looked for again.
+		// Read a part before looking for holes again.
 		for end := min(size, off+64*blockSize); off < end; {
 			n := min(int64(blockSize), end-off)
 			if err := ReadFull(a, x[:n], off); err != nil {
@@ -54,8 +53,8 @@ func SameData(a, b *Handle, size int64) (bool, error) {
 	return true, nil
 }
 
-// nextData returns where the next data of f is, from off on: size if there is
-// none, off if the file system cannot tell.
+// nextData returns the offset of the next data of f from off on: size if there is
+// none, off if the file system does not know.
 func nextData(f *Handle, off, size int64) int64 {
 	next, err := unix.Seek(int(f.FD), off, unix.SEEK_DATA)
 	if err == unix.ENXIO {
@@ -67,7 +66,7 @@ func nextData(f *Handle, off, size int64) int64 {
 	return min(next, size)
 }
 
-// ReadFull reads exactly len(p) bytes; a file that has become shorter is errMoved.
+// ReadFull reads exactly len(p) bytes. If the file became shorter, the error is ErrMoved.
 func ReadFull(f *Handle, p []byte, off int64) error {
 	for len(p) > 0 {
 		n := 0
@@ -93,15 +92,15 @@ func WriteFull(f *Handle, p []byte, off int64) error {
 	return nil
 }
 
-// copyData copies the content of src, which is as st says, to the empty file
-// dst: the data without the holes.
+// copyData copies the content of src, which st describes, to the empty file dst,
+// without the holes.
 func copyData(ctx context.Context, dst, src *Handle, st Stat) error {
 	if st.Blocks*512 >= st.Size {
 		return copyRange(ctx, dst, src, 0, st.Size)
 	}
 	for off := int64(0); ; {
 		data, err := unix.Seek(int(src.FD), off, unix.SEEK_DATA)
-		if err == unix.ENXIO { // nothing but a hole until the end
+		if err == unix.ENXIO { // the rest is a hole
 			break
 		}
 		if err != nil {

@@ -10,39 +10,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Diff is an object that differs between the two sides of a root: what was found on
+// A Diff is an object that differs between the two sides of a root, as it was found on
 // both.
 type Diff struct {
 	At      string // relative to the root
-	Changed bool   // false: it does not differ, or is not to be told of
+	Changed bool   // false: it does not differ, or not in a way that matters
 
 	Up, Low Stat
 	HasUp   bool // false: it was deleted
 	HasLow  bool // false: it was added
 	Parts   Parts
 
-	// TimeOnly says that nothing but the modification time differs.
+	// TimeOnly says that only the modification time differs.
 	TimeOnly bool
 
-	// Capable says that the upper object gives capabilities to whoever executes it.
+	// Capable says that the upper object has file capabilities.
 	Capable bool
 
 	// Origin says that an added object was copied up from the lower side, where somebody
-	// has deleted it since. Links and the like do not tell: false.
+	// deleted it since. For symbolic links and the like, that is not known: false.
 	Origin bool
 
 	// Of a lower directory that was deleted or replaced: how many objects are in it, those
-	// among them whose ctime is after the walk's created, and the latest ctime of what is
-	// no directory, which is at least one if it was looked at.
+	// with a ctime after Walk.Created, and the latest ctime of objects that are no
+	// directories, which is at least one if the directory was read.
 	Inside int
 	Late   []Found
 	Newest int64
 
-	// Deep says that what lies here, at a path that is too long for the kernel, was not looked at, and nothing
-	// else is known of it.
+	// Deep is set if the path is too long for the kernel. Then nothing else is known of the object.
 	Deep error
 
-	// BelowErr says why not all that is in such a directory could be looked at.
+	// BelowErr says why not everything in such a directory could be read.
 	BelowErr error
 }
 
@@ -54,7 +53,7 @@ type Parts struct {
 	Attributes bool // extended attributes and access control lists
 }
 
-// note adds what the attributes of the upper object say.
+// note evaluates the attributes of the upper object.
 func (n *Diff) note(t Traits) {
 	n.Capable, n.Origin = t.Capable, t.Origin && !n.HasLow
 }
@@ -64,18 +63,18 @@ type Walk struct {
 	Root    string // for messages
 	Up, Low Tree
 	Created int64            // the beginning of the session, in nanoseconds since 1970
-	Base    Ownership        // what the top of the upper side was like when it was made
-	Settled map[string]int64 // by path, the ctimes of upper objects that are not a change; zero: that it is deleted is none
-	Twins   map[Inode]Twin   // what is met, for the caller; nil: it does not want them
-	Times   bool             // what differs in nothing but its time is wanted
-	Retimed *atomic.Int64    // counts files of that kind; nil: nobody does
+	Base    Ownership        // of the top of the upper side when it was made
+	Settled map[string]int64 // by path, the ctimes of upper objects that are not a change; zero: its deletion is none
+	Twins   map[Inode]Twin   // is filled with the twins; nil: they are not wanted
+	Times   bool             // yield objects that differ only in their time
+	Retimed *atomic.Int64    // counts such files; nil: they are not counted
 	Yield   func(Diff, error) bool
 
 	held []Diff // directories above that are changes if anything in them is one
 
 	mu    sync.Mutex
 	spare [][]sight // buffers that are not in use
-	repos []string  // directories that have a .git in the project, and nobody knows yet
+	repos []string  // directories that have a .git in the project, for TakeRepos
 }
 
 // An Ownership is who may do what with an object.
@@ -100,7 +99,7 @@ func (f *frame) Close() {
 	}
 }
 
-// park gives up the descriptors of f for as long as the walk is far below it.
+// park closes the descriptors of f while the walk is far below it.
 func (f *frame) park() {
 	f.up.park()
 	if f.low != nil {
@@ -109,7 +108,7 @@ func (f *frame) park() {
 	f.parked = true
 }
 
-// wake opens what park closed, if it is what it was.
+// wake opens what park closed, if it is still the same.
 func (f *frame) wake() error {
 	if !f.parked {
 		return nil
@@ -128,8 +127,8 @@ func (f *frame) wake() error {
 	return nil
 }
 
-// Names lists the directory, in order. That the project's could not be listed is an
-// error of its own.
+// Names lists the directory, in order. lowErr says that the project's directory could not
+// be listed.
 func (f *frame) Names() (names []string, lowErr, err error) {
 	if names, err = f.up.Names(); err != nil {
 		return nil, nil, err
@@ -145,9 +144,9 @@ func (f *frame) Names() (names []string, lowErr, err error) {
 
 // A sight is what was found at one name.
 type sight struct {
-	n    Diff // not changed: there is no change
+	n    Diff
 	path string
-	dir  bool   // it is a directory of the upper layer: nothing is known but n.up, n.low
+	dir  bool   // it is a directory of the upper layer; only n.Up and n.Low are known
 	twin bool   // it is a twin
 	op   string // what failed
 	err  error

@@ -15,23 +15,23 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// A Flusher collects what has to be on disk before something else is done, and waits for
-// all of it at once. Its zero value has nothing to wait for. It owns what it was given.
+// A Flusher collects files and directories that must be on disk before the next step, and
+// waits for all of them at once. The zero Flusher is empty. It owns its handles.
 //
-// Where little else is to be written, whole file systems are flushed: one commit of a
-// journal and one flush of a disk's cache do, while each fsync(2) asks for a flush at
-// least. Where others have written much that would be waited for as well, so then
-// objects are flushed one by one, by several threads: requests to flush a cache that come
-// together are one for the disk (block/blk-flush.c).
+// If others have written little, whole file systems are flushed: that needs one commit of the
+// journal and one flush of the disk's cache, while each fsync(2) needs at least a flush. If
+// others have written much, that would have to wait for their data, too. Then the objects are
+// flushed one by one by several threads, because the kernel merges simultaneous requests to
+// flush a cache (block/blk-flush.c).
 type Flusher struct{ Files, Dirs []*Handle }
 
 const (
-	// FsyncMost is up to how many objects are flushed one by one; for more, their
-	// whole file system is, which then is faster.
+	// FsyncMost is the number of objects up to which they are flushed one by one. For
+	// more, it is faster to flush their file system.
 	FsyncMost = 64
 
-	// fsyncWorth is how much can be written in the time that one fsync takes, in bytes: a
-	// low guess, for disks of all kinds.
+	// fsyncWorth is how many bytes can be written in the time of one fsync(2): a low
+	// guess, for disks of all kinds.
 	fsyncWorth = 128 << 10
 
 	// fsyncFew is how many objects are always flushed one by one.
@@ -41,14 +41,14 @@ const (
 	flushThreads = 4
 )
 
-// AddFile takes a regular file, and begins to write its data.
+// AddFile adds a regular file, and begins to write its data to disk.
 func (f *Flusher) AddFile(h *Handle) error {
 	_ = unix.SyncFileRange(int(h.FD), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
 	f.Files = append(f.Files, h)
 	return f.bound()
 }
 
-// AddDir takes the directory name below h, which it opens.
+// AddDir adds the directory name below h.
 func (f *Flusher) AddDir(h *Handle, name string) error {
 	d, err := h.OpenDir(name)
 	if err != nil {
@@ -57,13 +57,13 @@ func (f *Flusher) AddDir(h *Handle, name string) error {
 	return f.addOpen(d)
 }
 
-// addOpen takes a directory that is open for reading.
+// addOpen adds a directory that is open for reading.
 func (f *Flusher) addOpen(d *Handle) error {
 	f.Dirs = append(f.Dirs, d)
 	return f.bound()
 }
 
-// bound waits where too many would be open else.
+// bound calls Wait if there are many, so that not too many are open.
 func (f *Flusher) bound() error {
 	if len(f.Files)+len(f.Dirs) < FsyncMost {
 		return nil
@@ -71,16 +71,16 @@ func (f *Flusher) bound() error {
 	return f.Wait()
 }
 
-// Wait returns when all is on disk, or something cannot be. f has nothing more then.
+// Wait returns when everything is on disk, or with an error. f is empty afterwards.
 func (f *Flusher) Wait() error {
 	defer f.Close()
-	// Where the sizes of files follow when their data is there, as with ext4, one commit
-	// of the file system's journal then has them all.
+	// Some file systems, such as ext4, set the size of a file after its data was written.
+	// With all data written first, one commit of the journal has all sizes.
 	const wait = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
 	for _, h := range f.Files {
 		switch err := unix.SyncFileRange(int(h.FD), 0, 0, wait); err {
 		case unix.EIO, unix.ENOSPC, unix.EDQUOT, unix.ESTALE, unix.ENOMEM:
-			return err // which is told once: others may not tell it again
+			return err // the kernel reports it only once
 		}
 	}
 	list := slices.Concat(f.Files, f.Dirs)
@@ -133,7 +133,7 @@ func flushEach(list []*Handle) error {
 	return errors.Join(errs...)
 }
 
-// Close forgets what was not waited for.
+// Close drops what was not waited for.
 func (f *Flusher) Close() {
 	for _, list := range [][]*Handle{f.Files, f.Dirs} {
 		for _, h := range list {
@@ -146,8 +146,8 @@ func (f *Flusher) Close() {
 // Unwritten is dirty; tests replace it.
 var Unwritten = dirty
 
-// dirty tells how much all file systems have still to write, in bytes, and whether that
-// is known.
+// dirty returns how many bytes all file systems still have to write, and whether that is
+// known.
 func dirty() (uint64, bool) {
 	fd, err := unix.Open("/proc/meminfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -162,7 +162,7 @@ func dirty() (uint64, bool) {
 	return parseDirty(string(buf[:n]))
 }
 
-// parseDirty adds up what proc_meminfo(5) says of it.
+// parseDirty adds up the numbers of proc_meminfo(5).
 func parseDirty(meminfo string) (bytes uint64, ok bool) {
 	found := 0
 	for line := range strings.Lines(meminfo) {
@@ -180,11 +180,11 @@ func parseDirty(meminfo string) (bytes uint64, ok bool) {
 	return bytes, found == 2
 }
 
-// ReplaceFile gives the file name new content, all or nothing, under a temporary name
-// until it is complete: always the same, so that crashes leave one at most. The caller
-// sees to it that nobody else does this. Where there is a flusher, all that it has, and
-// the content, are on disk before the name stands for it; the directory then is to be
-// flushed too.
+// ReplaceFile replaces the content of the file name, all or nothing. Until it is complete,
+// the new file has a temporary name, which is always the same, so that crashes leave one file
+// at most. The caller makes sure that nobody else does this. If before is not nil, everything
+// in it and the content are on disk before the file gets its name; the caller then flushes the
+// directory.
 func (h *Handle) ReplaceFile(name string, data []byte, before *Flusher) (err error) {
 	tmp := "." + name + ".new"
 	f, err := h.Create(tmp)

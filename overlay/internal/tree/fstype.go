@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Types of file systems as statfs(2) tells them, beside those that package unix has.
+// Types of file systems of statfs(2) that package unix does not have.
 const (
 	MagicFAT      = 0x4d44
 	magicExFAT    = 0x2011bab0
@@ -32,8 +32,8 @@ func FSType(h *Handle) (uint32, error) {
 	return uint32(st.Type), err
 }
 
-// IsLower reports whether an overlay can lie over a directory of this file system: not
-// where names are not told apart by their case.
+// IsLower reports whether an overlay can lie over a directory of this file system. It cannot
+// if names differ only by their case.
 func IsLower(typ uint32) bool {
 	switch typ {
 	case MagicFAT, magicExFAT, magicNTFS, magicNTFS3:
@@ -42,11 +42,11 @@ func IsLower(typ uint32) bool {
 	return true
 }
 
-// HoldsLinks reports whether there can be symbolic links, FIFOs and sockets on this file system, besides files and directories.
+// HoldsLinks reports whether this file system can hold symbolic links, FIFOs and sockets.
 func HoldsLinks(typ uint32) bool { return typ != MagicFAT && typ != magicExFAT }
 
-// IsUpper reports whether an overlay can keep what is written in a directory of this file
-// system; sure is false where that has to be tried.
+// IsUpper reports whether an overlay can have its upper directory on this file system. If
+// sure is false, that has to be tried.
 func IsUpper(typ uint32) (ok, sure bool) {
 	switch typ {
 	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, magicF2FS, magicBcachefs:
@@ -58,12 +58,12 @@ func IsUpper(typ uint32) (ok, sure bool) {
 	return false, false
 }
 
-// HoldsModes reports whether a copy of a project can lie on this file system.
+// HoldsModes reports whether this file system can hold a copy of a project.
 func HoldsModes(typ uint32) bool {
 	return IsLower(typ) && typ != magicCIFS && typ != magicSMB2 && typ != magicFUSE
 }
 
-// DiskOf returns what tells the file system of h from others.
+// DiskOf returns a number that identifies the file system of h.
 func DiskOf(h *Handle) (uint64, error) {
 	var st unix.Statfs_t
 	if err := sys.Retry(func() error { return unix.Fstatfs(int(h.FD), &st) }); err != nil {
@@ -87,7 +87,7 @@ func TakesMarks(dir *Handle) bool {
 	return unix.Fsetxattr(int(h.FD), OverlayPrefix+"opaque", []byte("y"), 0) == nil
 }
 
-// mount identifies the mount that h is on: renaming works within one only.
+// A MountID identifies a mount. Objects can be renamed only within one.
 type MountID struct{ dev, id uint64 }
 
 func (h *Handle) Mount() (MountID, error) {

@@ -24,9 +24,9 @@ const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_N
 type Handle struct {
 	sys.FD
 
-	// attrs are all extended attributes of a file that had to be made readable for
-	// the moment of opening it: reading them takes the right to read now, not
-	// when it was opened. Nil: they are where they always are.
+	// attrs are all extended attributes of a file that was readable only while it
+	// was opened: reading them needs read permission at the time of reading.
+	// Nil: they are read from the file.
 	attrs map[string]string
 }
 
@@ -37,7 +37,7 @@ func (h *Handle) Close() {
 	}
 }
 
-// OSFile gives the descriptor to a file of that name.
+// OSFile gives the descriptor to an os.File with that name.
 func (h *Handle) OSFile(name string) *os.File { return os.NewFile(uintptr(h.FD), name) }
 
 // Mkdir makes the directory name in h, mode 0700.
@@ -54,8 +54,8 @@ func Openat2(at sys.FD, name string, flags, mode, resolve uint64) (*Handle, erro
 // Open opens name, a relative path, below h.
 func (h *Handle) Open(name string, flags int) (*Handle, error) {
 	if name == "." && flags&unix.O_PATH != 0 {
-		// Looking it up takes the right to search h, which even its owner may
-		// not have before he gives it to himself.
+		// A lookup needs search permission on h, which even its owner may not
+		// have yet.
 		fd, err := unix.FcntlInt(uintptr(h.FD), unix.F_DUPFD_CLOEXEC, 0)
 		if err != nil {
 			return nil, err
@@ -68,13 +68,13 @@ func (h *Handle) Open(name string, flags int) (*Handle, error) {
 // Create makes the regular file name in h for writing, mode 0600.
 func (h *Handle) Create(name string) (*Handle, error) { return h.createMode(name, 0o600) }
 
-// createMode is create with more permissions, as far as the umask and the directory's
-// access control list allow: never set-user-ID and the like.
+// createMode is Create with more permissions, as far as the umask and the directory's
+// access control list allow. It never sets the set-user-ID bit and the like.
 func (h *Handle) createMode(name string, perm uint32) (*Handle, error) {
 	return Openat2(h.FD, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, uint64(perm&0o777|0o600), beneath)
 }
 
-// Append opens the regular file name in h for appending, made if it is missing.
+// Append opens the regular file name in h for appending, and makes it if it is missing.
 func (h *Handle) Append(name string) (*Handle, error) {
 	return Openat2(h.FD, name, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND|unix.O_NOFOLLOW, 0o600, beneath)
 }
@@ -204,8 +204,7 @@ func (h *Handle) Unlink(name string, flags int) error {
 	return sys.Retry(func() error { return unix.Unlinkat(int(h.FD), name, flags) })
 }
 
-// OpenDirOrPath opens a directory for listing, or if that is not allowed, for looking
-// names up in it.
+// OpenDirOrPath opens a directory for listing or, if that is not allowed, for lookups.
 func (h *Handle) OpenDirOrPath(name string) (*Handle, error) {
 	d, err := h.OpenDir(name)
 	if err == unix.EACCES {
@@ -257,8 +256,8 @@ func (h *Handle) Lstat(name string) (Stat, error) {
 	}
 }
 
-// zeroed returns a name with a zero byte behind it: in buf, where it is as short as nearly
-// all are.
+// zeroed returns a name that ends in a zero byte: in buf, if it is short, as nearly all
+// are.
 func zeroed(buf *[256]byte, name string) (*byte, error) {
 	if len(name) >= len(buf) || strings.IndexByte(name, 0) >= 0 {
 		return unix.BytePtrFromString(name)
@@ -267,7 +266,7 @@ func zeroed(buf *[256]byte, name string) (*byte, error) {
 	return &buf[0], nil
 }
 
-// LstatIf is lstat, where a name that is not there is no error.
+// LstatIf is like Lstat, but a missing name is no error.
 func (h *Handle) LstatIf(name string) (st Stat, found bool, err error) {
 	st, err = h.Lstat(name)
 	if err == unix.ENOENT {

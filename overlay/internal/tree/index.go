@@ -16,17 +16,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The index of a packed session: a line with the version, the number of roots, for each
-// root its objects, a directory before what is in it, names in order, and the CRC-32C of
-// all that. Numbers are varints; strings have their length before them.
+// The index of a packed session has a line with the version, the number of roots, the
+// objects of each root, and the CRC-32C of all that. A directory is followed by its entries,
+// in the order of their names. Numbers are varints, and strings begin with their length.
 //
 //	object: name, mode, uid, gid, nlink, ino, rdev, size, blocks, mtime (seconds,
 //	        nanoseconds), ctime, flags, number of attributes, their names and values,
-//	        then for a file the number of its content, for a link its text, for a
-//	        directory the number of objects in it
+//	        then for a file the number of its content, for a symbolic link its text,
+//	        for a directory the number of objects in it
 //
-// We write it, but what is in it the sandboxed command chose: everything is checked that
-// is used as a name, a number or a type later.
+// nsrun writes the index, but the sandboxed command chose its content, so everything that is
+// used as a name, a number or a type is checked.
 
 const (
 	IndexMagic = "nsrun packed 1\n"
@@ -59,7 +59,7 @@ func WriteIndex(w io.Writer, roots []*Node) error {
 	for _, r := range roots {
 		e.node(r)
 	}
-	// The first error stays with the buffer.
+	// The buffer keeps the first error.
 	if err := buf.Flush(); err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (e *indexWriter) node(n *Node) {
 	}
 }
 
-// ReadIndex reads what writeIndex wrote.
+// ReadIndex reads what WriteIndex wrote.
 func ReadIndex(r io.Reader) ([]*Node, error) {
 	d := indexReader{r: bufio.NewReaderSize(r, 64<<10), sum: NewSum()}
 	magic := make([]byte, len(IndexMagic))
@@ -190,7 +190,7 @@ func (d *indexReader) ReadByte() (byte, error) {
 	return d.one[0], d.err
 }
 
-// number reads a number that is at most most.
+// number reads a number. It is an error if it exceeds most.
 func (d *indexReader) number(most uint64) uint64 {
 	if d.err != nil {
 		return 0
@@ -220,7 +220,7 @@ func (d *indexReader) text(most uint64) string {
 	return string(p)
 }
 
-// node reads one object and all that is in it.
+// node reads one object and everything in it.
 func (d *indexReader) node(depth int) *Node {
 	const most32, most64, mostInt = 1<<32 - 1, 1<<64 - 1, 1<<63 - 1
 	n := &Node{Name: d.text(255)}
@@ -283,7 +283,7 @@ func (d *indexReader) node(depth int) *Node {
 	return n
 }
 
-// isEntry reports whether name can be one in a directory.
+// isEntry reports whether name can be that of a directory entry.
 func isEntry(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00")
 }

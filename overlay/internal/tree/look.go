@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// MaxSights is at how many names the walk sights before it goes into the first
+	// MaxSights is how many names the walk looks at before it enters the first
 	// directory among them.
 	MaxSights = 512
 
-	// fewSights is how many are not worth another thread.
+	// fewSights is how many names are not worth another thread.
 	fewSights = 32
 )
 
-// buffer returns an empty buffer, to be given back.
+// buffer returns an empty buffer for giveBack.
 func (w *Walk) buffer() []sight {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -37,7 +37,7 @@ func (w *Walk) giveBack(sights []sight) {
 	w.spare = append(w.spare, sights[:0])
 }
 
-// TakeRepos returns the repositories that were met since it was called last.
+// TakeRepos returns the repositories that were found since the last call.
 func (w *Walk) TakeRepos() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,8 +56,8 @@ func (w *Walk) look(f *frame, names []string, sights []sight, from, to int) {
 			continue
 		}
 		l.op, l.err = w.entry(f, names[i], l)
-		// Somebody else's commit replaces a file once; who does it all the time is not
-		// waited for.
+		// Another commit replaces a file once. Whoever replaces it all the time must not
+		// delay the walk.
 		for tries := 0; l.err == ErrMoved && tries < 4; tries++ {
 			*l = sight{path: l.path, n: Diff{}}
 			l.op, l.err = w.entry(f, names[i], l)
@@ -65,7 +65,7 @@ func (w *Walk) look(f *frame, names []string, sights []sight, from, to int) {
 	}
 }
 
-// entry sights at one name of the directory f. It fails with what could not be done.
+// entry looks at one name of the directory f. With an error, op is what failed.
 func (w *Walk) entry(f *frame, name string, l *sight) (op string, err error) {
 	n := &l.n
 	if n.Up, n.HasUp, err = f.up.Lstat(name); err != nil {
@@ -109,11 +109,7 @@ func (w *Walk) entry(f *frame, name string, l *sight) (op string, err error) {
 		return "read attributes", err
 	}
 	n.note(t)
-	if n.HasLow {
-		w.fill(n, l.path)
-	} else {
-		w.fill(n, l.path)
-	}
+	w.fill(n, l.path)
 	return "", nil
 }
 
@@ -155,7 +151,7 @@ func (w *Walk) enter(f, sub *frame, name string, n *Diff) (err error) {
 	return err
 }
 
-// fill makes n a change at a path, with all that follows from that.
+// fill makes n a change at a path.
 func (w *Walk) fill(n *Diff, path string) {
 	n.At, n.Changed = path, true
 	if n.HasLow && n.Low.IsDir() && !(n.HasUp && n.Up.IsDir()) {
@@ -163,8 +159,8 @@ func (w *Walk) fill(n *Diff, path string) {
 	}
 }
 
-// fillModified is fill for an object that both sides have with the same type; there
-// may be no change.
+// fillModified is fill for an object that both sides have with the same type, if there is
+// a change.
 func (w *Walk) fillModified(n *Diff, path string) {
 	if w.Retimed != nil && n.Parts == (Parts{}) && !n.Up.IsDir() && n.Up.Mtime != n.Low.Mtime {
 		w.Retimed.Add(1)
@@ -179,7 +175,7 @@ func (w *Walk) fillModified(n *Diff, path string) {
 	w.fill(n, path)
 }
 
-// below counts what is in the project's directory of n.
+// below counts the objects in the project's directory of n.
 func (w *Walk) below(n *Diff) {
 	n.Newest = 1
 	at, err := WalkBelow(w.Low, n.At, func(f Found) bool {

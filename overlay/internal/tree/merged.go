@@ -7,7 +7,7 @@ import (
 )
 
 // A Merged shows several layers as one, the topmost first, as overlayfs does: the
-// project under what other sessions made of it.
+// project and the changes of other sessions to it.
 type Merged struct{ Layers []Tree }
 
 func (t *Merged) Close() {
@@ -44,7 +44,7 @@ func (t *Merged) At(path string) (Dir, error) {
 	return descend(d, path)
 }
 
-// A mergedDir is what is at one path in the layers that show there.
+// A mergedDir has the directories at one path in all layers that are visible there.
 type mergedDir struct{ layers []Dir }
 
 func (d *mergedDir) Close() {
@@ -98,7 +98,7 @@ func (d *mergedDir) Names() ([]string, error) {
 	return list, nil
 }
 
-// find returns the number of the layer whose object shows at name: -1 for none.
+// find returns the number of the layer whose object is visible at name. -1: none.
 func (d *mergedDir) find(name string) (int, Stat, error) {
 	for i, l := range d.layers {
 		st, ok, err := l.Lstat(name)
@@ -142,7 +142,7 @@ func (d *mergedDir) Dir(name string, want Stat) (Dir, error) {
 				continue
 			}
 			if err == nil && !st.IsDir() {
-				break // it, or a whiteout, hides what is below
+				break // it hides the layers below, and so does a whiteout
 			}
 		}
 		var s Dir

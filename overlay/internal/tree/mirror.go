@@ -11,18 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where no overlay can be mounted the command works on a copy of the project. Of each
-// object is recorded what the project had and what the copy was like when it was made:
-// what has another inode or ctime afterwards was touched, what is missing was deleted.
-// What is found makes the same packed form as an upper directory, so that the project is
-// compared with it afterwards as always.
+// If no overlay can be mounted, the command works on a copy of the project. For each object
+// there is a record of the project's version and of the new copy. Afterwards an object with
+// another inode or ctime was changed, and a missing one was deleted. The changes are stored in
+// the same packed form as an upper directory, and are then compared with the project as always.
 //
-// The project may be written to meanwhile. What goes away is left out, what is replaced is copied once more, and a file
-// that is written to has what it had of both: that it has changed since it was looked at is a conflict, if the command
-// changes it, too.
+// Somebody may write to the project while it is copied. An object that is removed is left
+// out, and one that is replaced is copied again. A file that is written to may be copied with
+// parts of both versions; if the command changes it, too, that is a conflict, because its
+// ctime is later than that of the session.
 //
-// Of a file with several names each one is copied by itself, so that a write changes one
-// of them, as it does in an overlay.
+// Each name of a file with several names is copied separately, so that a write changes only
+// one of them, as in an overlay.
 
 // A Record is what is known of the copy of a root: two trees of the same shape.
 type Record struct {
@@ -36,7 +36,7 @@ type projectCopier struct {
 	from Tree
 }
 
-// errGone says that no directory is there any more.
+// errGone says that a directory is gone.
 var errGone = errors.New("the directory went away")
 
 // MakeMirror copies what is in from to the empty directory top.
@@ -138,7 +138,7 @@ func (c *projectCopier) list(path string, d *Handle, rec Record) (Xattrs, error)
 	return x, nil
 }
 
-// child copies one object of a directory, and notes it. ErrMoved: it was replaced meanwhile, and nothing is made.
+// child copies one object of a directory, and records it. ErrMoved: it was replaced meanwhile, and nothing was made.
 func (c *projectCopier) child(from Dir, name string, d *Handle, rec Record) error {
 	st, ok, err := from.Lstat(name)
 	if err != nil || !ok {
@@ -160,8 +160,8 @@ func (c *projectCopier) child(from Dir, name string, d *Handle, rec Record) erro
 	return err
 }
 
-// Object copies one object; a directory is only made. What we may not make is left out,
-// and no change later.
+// Object copies one object; of a directory it makes only the directory itself. It leaves out
+// what the caller may not make, which is then not a change.
 func (c *projectCopier) Object(from Dir, name string, d *Handle, low, own *Node) (made bool, err error) {
 	st := low.Stat
 	var lists Xattrs
@@ -201,8 +201,8 @@ func (c *projectCopier) Object(from Dir, name string, d *Handle, low, own *Node)
 	return true, err
 }
 
-// File copies a regular file. One that cannot be read has no content, but cannot be read
-// in the copy either.
+// File copies a regular file. The copy of a file that cannot be read is empty, and cannot be
+// read either.
 func (c *projectCopier) File(from Dir, name string, d *Handle, st Stat) error {
 	f, err := from.File(name, st)
 	closed := err == unix.EACCES
@@ -223,7 +223,7 @@ func (c *projectCopier) File(from Dir, name string, d *Handle, st Stat) error {
 			return err
 		}
 		x, err := f.Xattrs()
-		if err != nil && err != ErrLayer { // no overlay is mounted, no mark means anything
+		if err != nil && err != ErrLayer { // marks have no meaning without an overlay
 			return err
 		}
 		if err := to.SetXattrs(x); err != nil && err != unix.EOPNOTSUPP {
@@ -235,7 +235,7 @@ func (c *projectCopier) File(from Dir, name string, d *Handle, st Stat) error {
 	return finishOwn(to, st)
 }
 
-// Mirror finds out what was done to a copy, whose top it closes.
+// Mirror finds the changes in a copy. It closes top.
 func (p *Packer) Mirror(top *Handle, rec Record) (*Node, error) {
 	t := &Real{H: top, Unlock: true}
 	defer t.Close()
@@ -246,8 +246,7 @@ func (p *Packer) Mirror(top *Handle, rec Record) (*Node, error) {
 	return n, p.compared(t, ".", n, rec)
 }
 
-// compared fills n, a directory that the copy had from the beginning, with what was
-// changed in it.
+// compared fills n, a directory that the copy had from the beginning, with its changes.
 func (p *Packer) compared(t Tree, path string, n *Node, rec Record) error {
 	if err := p.ctx.Err(); err != nil {
 		return err
@@ -288,7 +287,7 @@ func (p *Packer) compared(t Tree, path string, n *Node, rec Record) error {
 	return nil
 }
 
-// changedIn adds to n what was changed in the directory path itself, and returns the directories in it.
+// changedIn adds the changes in the directory path itself to n, and returns the directories in it.
 func (p *Packer) changedIn(t Tree, path string, n *Node, rec Record) (subs []*Node, err error) {
 	d, err := t.At(path)
 	if err != nil {
@@ -340,8 +339,8 @@ func (p *Packer) changedIn(t Tree, path string, n *Node, rec Record) (subs []*No
 	return subs, nil
 }
 
-// asLow takes what the command left as it was from what the project had: the copy could
-// not be given everything.
+// asLow takes the attributes that the command did not change from the project's version,
+// because the copy may not have got all of them.
 func asLow(st, own, low Stat) Stat {
 	if st.UID == own.UID {
 		st.UID = low.UID

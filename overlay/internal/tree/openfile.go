@@ -4,11 +4,10 @@ package tree
 
 import "golang.org/x/sys/unix"
 
-// openFile opens the regular file name in the directory h for reading: never
-// blocking on a FIFO or a lease that was put there, and only if it is still the
-// object that want describes. With unlock, a file that its owner (us) cannot
-// read is made readable for the moment of opening it, if unlock, which is called
-// before, returns no error.
+// openFile opens the regular file name in the directory h for reading, if it is still
+// the object that want describes. It never blocks on a FIFO or a lease that somebody put
+// there. If unlock is not nil, and the caller owns the file but cannot read it, openFile
+// calls unlock and then makes the file readable while it opens it.
 func (h *Handle) openFile(name string, want Stat, unlock func(want Stat) error) (*Handle, error) {
 	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY
 	f, err := h.Open(name, flags|unix.O_NOATIME)

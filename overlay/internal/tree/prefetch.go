@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// maxWorkers is how many directories beside each other are read at once.
+	// maxWorkers is how many directories of one directory are read at once.
 	maxWorkers = 4
 
-	// prefetchDepth is the deepest level at which that is done, because prefetching keeps
-	// directories open. It is less than maxHeld, so that none is parked meanwhile.
+	// prefetchDepth is the deepest level at which directories are prefetched, because that
+	// keeps directories open. It is less than maxHeld, so that none is parked meanwhile.
 	prefetchDepth = 8
 
 	// MaxAhead is how many directories may be read ahead of the walk.
@@ -28,14 +28,14 @@ type prefetched struct {
 	err    error
 	names  []string
 	sights []sight
-	seen   bool // names and sights are all that is in it, and it could be listed
-	done   bool // the rest is valid from then on
+	seen   bool // names and sights are complete
+	done   bool // all fields are valid
 }
 
 // A prefetcher reads the directories among the names of one chunk in several goroutines. The
-// walk is one of them: while another one reads the directory that it wants, it reads the next
-// one. So nobody waits except at the ends: to wake an idle processor can take as long as to
-// read a directory.
+// walk is one of them: while another one reads the directory that the walk needs, the walk
+// reads the next one. So they wait only at the beginning and the end, because waking an idle
+// processor can take as long as reading a directory.
 type prefetcher struct {
 	w      *Walk
 	f      *frame
@@ -46,10 +46,10 @@ type prefetcher struct {
 
 	mu    sync.Mutex
 	found []prefetched // for each of dirs
-	taken int          // to how many of dirs somebody went
-	told  int          // to how many the walk has come
+	taken int          // how many of dirs somebody began to read
+	told  int          // how many the walk has asked for
 	over  bool         // no more are wanted
-	moved *sync.Cond   // any of these has changed so that somebody may go on
+	moved *sync.Cond   // one of these changed, so that somebody may go on
 }
 
 // prefetch starts to read the directories among some names.
@@ -76,7 +76,7 @@ func (w *Walk) prefetch(f *frame, names []string, sights []sight) *prefetcher {
 	return s
 }
 
-// run goes into one directory after the other.
+// run reads one directory after the other.
 func (s *prefetcher) run() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +93,7 @@ func (s *prefetcher) run() {
 	}
 }
 
-// goOn goes into the next directory. The caller holds mu, which is free meanwhile.
+// goOn reads the next directory. The caller holds mu, which is unlocked meanwhile.
 func (s *prefetcher) goOn() {
 	c, i := &s.found[s.taken], s.dirs[s.taken]
 	s.taken++
@@ -106,7 +106,7 @@ func (s *prefetcher) goOn() {
 	s.moved.Broadcast()
 }
 
-// next returns the next directory as it was prefetched: the walk asks for every one, in order. Nil: it was not prefetched.
+// next returns the next prefetched directory. The walk asks for every one, in order. Nil: it was not prefetched.
 func (s *prefetcher) next() *prefetched {
 	if len(s.dirs) == 0 {
 		return nil
@@ -128,7 +128,7 @@ func (s *prefetcher) next() *prefetched {
 	return c
 }
 
-// end gives up what was not asked for.
+// end closes the directories that the walk did not ask for.
 func (s *prefetcher) end() {
 	if len(s.dirs) == 0 {
 		return
@@ -143,7 +143,7 @@ func (s *prefetcher) end() {
 	}
 }
 
-// prefetchDir goes into the directory name of f, at which was sighted l.
+// prefetchDir reads the directory name of f, which was seen as l.
 func (w *Walk) prefetchDir(c *prefetched, f *frame, name string, l *sight) {
 	c.sub, c.n = &frame{path: l.path, depth: f.depth + 1, opaque: f.opaque}, l.n
 	if c.err = w.enter(f, c.sub, name, &c.n); c.err != nil {
@@ -152,12 +152,12 @@ func (w *Walk) prefetchDir(c *prefetched, f *frame, name string, l *sight) {
 	names, lowErr, err := c.sub.Names()
 	if err != nil || lowErr != nil || len(names) > MaxSights {
 		c.sub.park()
-		return // the walk will see to it
+		return // the walk lists it itself
 	}
 	c.names, c.seen = names, true
 	c.sights = slices.Grow(w.buffer(), len(names))[:len(names)]
 	w.look(c.sub, names, c.sights, 0, len(names))
 	if f.depth > 0 || !slices.ContainsFunc(c.sights, func(l sight) bool { return l.dir }) {
-		c.sub.park() // not to hold too many open; the walk opens again what it needs
+		c.sub.park() // so that not too many are open; the walk opens again what it needs
 	}
 }

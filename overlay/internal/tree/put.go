@@ -10,18 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Putter makes real objects of packed ones: an upper directory again, with overlayfs'
-// marks, or with merge the change of a directory that is what the session was written
-// over.
+// A Putter makes real objects from packed ones: an upper directory with the marks of
+// overlayfs. With Merge, it instead applies the changes to a copy of the project.
 type Putter struct {
 	Ctx   context.Context
 	From  *Handle // the packed directory
 	Top   *Handle // where it goes
 	Merge bool
-	links map[uint64]string // the first path of a file with several, by number in the index
+	links map[uint64]string // the first path of a file with several names, by inode number in the index
 }
 
-// Directory makes d be as n says, with all that is in it.
+// Directory makes d as n describes, with everything in it.
 func (p *Putter) Directory(n *Node, d *Handle, path string) error {
 	if err := p.Ctx.Err(); err != nil {
 		return err
@@ -45,7 +44,7 @@ func (p *Putter) Directory(n *Node, d *Handle, path string) error {
 	return finishOwn(d, n.Stat)
 }
 
-// finishOwn sets owner, mode and time. An owner that we cannot give is left.
+// finishOwn sets owner, mode and time. It is no error if the caller cannot set the owner.
 func finishOwn(h *Handle, want Stat) error {
 	_, err := finishing.Finish(h, want)
 	return err
@@ -95,13 +94,13 @@ func (p *Putter) Object(n *Node, d *Handle, path string) error {
 	return err
 }
 
-// finishing is for objects that are made like others, as far as we may.
+// finishing sets the attributes of objects, as far as the caller may.
 var finishing = &Copier{Lax: true, Inherit: true}
 
 // File makes a regular file, or a further name of one.
 func (p *Putter) File(n *Node, d *Handle, path string) error {
 	if first, ok := p.links[n.Stat.Ino]; ok && n.Stat.Nlink > 1 {
-		// Where that is not possible (any more), a copy has to do.
+		// If that is not possible, a copy has to do.
 		if unix.Linkat(int(p.Top.FD), first, int(d.FD), n.Name, 0) == nil {
 			return nil
 		}

@@ -9,27 +9,28 @@ import (
 )
 
 // A Real is a side of a root that is a directory of a file system: a project, or
-// an upper directory with overlayfs' marks in it.
+// an upper directory with the marks of overlayfs.
 type Real struct {
 	H *Handle // the top, O_PATH
 
-	// Upper says that marks mean something: whiteouts and opaque directories.
+	// Upper says that there may be marks: whiteouts and opaque directories.
 	Upper bool
 
-	// Unlock allows to make accessible, for as long as it is needed, what its owner
-	// (us) cannot read: the sandboxed command may have closed its own files.
+	// Unlock makes files and directories of the caller accessible while they are
+	// read, because the sandboxed command may have removed its own access.
 	Unlock bool
 
 	// Book is called before the mode of the object at path, relative to the top, is
-	// changed for a while: mode is what it has and will have again. An error stops
-	// that. Nil: nobody keeps books.
+	// changed for a while; mode is its own mode. After an error, nothing is changed.
+	// Nil: it is not called.
 	Book func(path string, ino uint64, mode uint32) error
 
-	// Unbook is called when n of these objects have their modes again. Nil as book.
+	// Unbook is called when the modes of n of these objects were restored. Nil: it is
+	// not called.
 	Unbook func(n int)
 
-	// Changed is called when a directory got another mode for a while, or its own one
-	// again, with what it was like before. Nil: nobody wants to know.
+	// Changed is called after the mode of a directory was changed or restored, with the
+	// state before that. Nil: it is not called.
 	Changed func(path string, before Stat, h *Handle)
 }
 
@@ -52,20 +53,20 @@ func (t *Real) At(path string) (Dir, error) {
 		return nil, err
 	}
 	if t.Unlock && d.st.closed() {
-		d.Close() // it can be listed, but nothing in it be looked at
+		d.Close() // it can be listed, but the names in it cannot be looked up
 		return t.unlockTo(path)
 	}
 	return d, nil
 }
 
-// closed reports whether a directory is closed to us, who own it.
+// closed reports whether the caller owns a directory, but has no access to it.
 func (s Stat) closed() bool {
 	const need = 0o500
 	return s.Perm()&need != need && s.Owned() && !IsRoot()
 }
 
-// Open opens the directory path; one of a project that may not be listed, for looking
-// names up in it.
+// Open opens the directory path. If it is one of a project and may not be listed, it is
+// opened for lookups.
 func (t *Real) Open(path string) (*Handle, error) { return t.openIn(t.H, path) }
 
 func (t *Real) openIn(at *Handle, path string) (*Handle, error) {
@@ -75,7 +76,7 @@ func (t *Real) openIn(at *Handle, path string) (*Handle, error) {
 	return at.OpenDirOrPath(path)
 }
 
-// unlockTo opens a directory step by step: each one on the way may have to be unlocked.
+// unlockTo opens a directory step by step, because each one on the way may have to be unlocked.
 func (t *Real) unlockTo(path string) (Dir, error) {
 	st, err := t.H.Stat()
 	if err != nil {
@@ -88,7 +89,7 @@ func (t *Real) unlockTo(path string) (Dir, error) {
 	return descend(d, path)
 }
 
-// enter opens the directory name, which is path from the top and as want says.
+// enter opens the directory name, which is at path and which want describes.
 func (t *Real) enter(at *Handle, name, path string, want Stat) (_ Dir, err error) {
 	d := t.newDir(path)
 	d.st = want
@@ -114,7 +115,7 @@ func (t *Real) enter(at *Handle, name, path string, want Stat) (_ Dir, err error
 	return d, nil
 }
 
-// tell books that the mode of an object is to be changed for a while.
+// tell calls Book for an object whose mode is about to be changed.
 func (t *Real) tell(path string, st Stat) error {
 	if t.Book == nil {
 		return nil
@@ -122,14 +123,14 @@ func (t *Real) tell(path string, st Stat) error {
 	return t.Book(path, st.Ino, st.Perm())
 }
 
-// A realDir is a directory of a realTree.
+// A realDir is a directory of a Real.
 type realDir struct {
 	t      *Real
 	path   string
 	h      *Handle                // nil while parked
 	st     Stat                   // when it was opened
-	relock bool                   // the mode was widened until close
-	mark   func() (string, error) // overlayfs' mark, see readMark; upper only
+	relock bool                   // Close restores the mode
+	mark   func() (string, error) // the mark of overlayfs, see readMark; only with Upper
 }
 
 func (t *Real) newDir(path string) *realDir {
@@ -153,7 +154,7 @@ func (d *realDir) widen(at *Handle, name string) error {
 	if err := d.t.tell(d.path, d.st); err != nil {
 		return err
 	}
-	before, err := p.Stat() // to tell took its time
+	before, err := p.Stat() // again, because Book took some time
 	if err != nil {
 		return err
 	}
@@ -224,7 +225,7 @@ func (d *realDir) Stat() (Stat, error) {
 
 func (d *realDir) Names() ([]string, error) {
 	names, err := d.h.Names()
-	if err == unix.EBADF { // it could only be opened for looking names up
+	if err == unix.EBADF { // it was opened for lookups only
 		err = unix.EACCES
 	}
 	return names, err
@@ -235,8 +236,8 @@ func (d *realDir) Lstat(name string) (Stat, bool, error) {
 	if !found || err != nil || !d.t.Upper || !st.IsReg() || st.Size != 0 {
 		return st, found, err
 	}
-	// A whiteout can also be an empty file with an attribute, in a directory that
-	// says so.
+	// A whiteout can also be an empty file with an attribute, if its directory has a
+	// mark for that.
 	mark, err := d.mark()
 	if err != nil || mark != "x" {
 		return st, err == nil, err
@@ -321,7 +322,7 @@ func (d *realDir) Traits(name string, want Stat) (Traits, error) {
 	return t, err
 }
 
-// listsOf reads the access control lists of an object that is not to be opened.
+// listsOf reads the access control lists of an object that must not be opened.
 func (d *realDir) listsOf(name string, want Stat, names []string) (Xattrs, error) {
 	h, err := d.h.Open(name, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {

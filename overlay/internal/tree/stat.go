@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stat is what this package needs of a struct stat, alike on all architectures.
+// Stat has the parts of struct stat that this package needs, the same on all architectures.
 type Stat struct {
 	Mode, UID, GID        uint32
 	Dev, Ino, Nlink, Rdev uint64
@@ -32,12 +32,12 @@ func (s Stat) Perm() uint32 { return s.Mode & 0o7777 }
 func (s Stat) IsDir() bool  { return s.Typ() == unix.S_IFDIR }
 func (s Stat) IsReg() bool  { return s.Typ() == unix.S_IFREG }
 
-// IsWhiteout reports whether s is overlayfs' mark of a deleted name.
+// IsWhiteout reports whether s is the mark of overlayfs for a deleted name.
 func (s Stat) IsWhiteout() bool { return s.Typ() == unix.S_IFCHR && s.Rdev == 0 }
 
-// Same reports whether t is the object s, with the content it had: used to see
-// whether something was swapped or written in between. The ctime is left out
-// since renaming an object changes it.
+// Same reports whether t is the object s with the same content. It tells whether
+// something was swapped or written meanwhile. It ignores the ctime, because renaming
+// an object changes that.
 func (s Stat) Same(t Stat) bool {
 	return s.Ino == t.Ino && s.Dev == t.Dev && s.Typ() == t.Typ() && s.Mtime == t.Mtime &&
 		(s.IsDir() || s.Size == t.Size)
@@ -71,14 +71,14 @@ func (s Stat) FileMode() fs.FileMode {
 	return m
 }
 
-// IsRoot reports whether the caller reads everything whatever its mode.
+// IsRoot reports whether the caller can read everything, whatever its mode.
 func IsRoot() bool { return os.Geteuid() == 0 }
 
-// Owned reports whether the caller may change the mode of s although it is
-// denied access to it.
+// Owned reports whether the caller owns s, and so may change its mode even without
+// access to it.
 func (s Stat) Owned() bool { return int(s.UID) == os.Geteuid() }
 
-// OrMoved is the error of a comparison that failed, or that found a difference.
+// OrMoved returns err, or ErrMoved if err is nil: for a comparison that failed or found a difference.
 func OrMoved(err error) error {
 	if err == nil {
 		return ErrMoved

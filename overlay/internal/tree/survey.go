@@ -14,17 +14,17 @@ import (
 )
 
 // A Survey is what was found at the top of a root. A session keeps it for its next listing, as long
-// as the root has the same names: what is decided is decided by a new one, and so is what was
-// changed below a directory in the root.
+// as the root has the same names. Decisions need a new one, and so do changes below a directory in
+// the root.
 type Survey struct {
 	at    Stat     // of the root, before
-	Names []string // that are wanted
-	Maybe []string // directories in which a name may be
-	Keep  bool     // it can be good for a later listing, see still
+	Names []string // the wanted ones
+	Maybe []string // directories that may have a name
+	Keep  bool     // a later listing can use it, see Still
 }
 
-// SurveyAge is how long before a survey the root must have changed last, so that the time of a change
-// behind it is another one.
+// SurveyAge is how long before a survey the root must have changed last, so that a later change gets
+// another time.
 var SurveyAge = 2 * time.Second // a variable for tests
 
 // SurveyOf makes a survey of a directory.
@@ -68,8 +68,8 @@ func (sv *Survey) Still(d Dir) bool {
 	return err == nil && st.Dev == sv.at.Dev && st.Ino == sv.at.Ino && st.Ctime == sv.at.Ctime
 }
 
-// eachEntry calls yield for what is in the directory h, with the type (unix.DT_DIR) that the directory has for it.
-// Some file systems say DT_UNKNOWN of everything.
+// eachEntry calls yield for each entry of the directory h, with its type (unix.DT_DIR and the like). Some file systems
+// always say DT_UNKNOWN.
 func (h *Handle) eachEntry(yield func(name string, typ byte)) error {
 	if _, err := unix.Seek(int(h.FD), 0, unix.SEEK_SET); err != nil {
 		return err
@@ -95,11 +95,11 @@ func (h *Handle) eachEntry(yield func(name string, typ byte)) error {
 	}
 }
 
-// FewDirs is in how many directories a name is not worth another thread to look for.
+// FewDirs is how many directories are not worth another thread.
 const FewDirs = 128
 
-// holding returns those of the directories in h in which a name may be: with one call for each,
-// which follows links. Where nothing is found so, nothing is.
+// holding returns those of the directories in h that may have a name. It needs one call for each,
+// which follows links, so it finds too many rather than too few.
 func (h *Handle) holding(dirs []string, name string) (list []string) {
 	workers := max(1, min(runtime.GOMAXPROCS(0), len(dirs)/FewDirs))
 	found := make([][]string, workers)
@@ -123,7 +123,7 @@ func (h *Handle) holding(dirs []string, name string) (list []string) {
 	return list
 }
 
-// lacks reports whether nothing is at dir/name in h, for certain.
+// lacks reports whether there is certainly nothing at dir/name in h.
 func (h *Handle) lacks(dir, name string) bool {
 	var st unix.Stat_t
 	err := sys.Retry(func() error {

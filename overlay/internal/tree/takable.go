@@ -17,10 +17,10 @@ type Taken struct {
 	Marks Xattrs // overlayfs' own, which it loses by that
 }
 
-// Takable goes through an object of an upper directory and all that is in it, in path order, and calls visit for each,
-// until visit returns false. It reports whether all of it can be moved into a project, where a copy would be no different:
-// who has it, its attributes and its names are the same. And nobody else has one of the files open, through whom its
-// content could change later. Files and directories are added to flush; nil: they are flushed together.
+// Takable visits an object of an upper directory and everything in it, in path order, until visit returns false. It
+// reports whether all of it can be moved into a project instead of a copy: owner, attributes and names would be the
+// same, and nobody else has one of the files open, so that its content cannot change later. It adds files and
+// directories to flush; nil: the caller flushes the whole file system.
 func (t *Real) Takable(path string, special bool, flush *Flusher, visit func(Taken) bool) (bool, error) {
 	dir, name := SplitPath(path)
 	w := taker{t: t, special: special, flush: flush, names: map[Inode]uint64{}, groups: groups()}
@@ -61,7 +61,7 @@ type taker struct {
 	t       *Real
 	special bool
 	flush   *Flusher
-	names   map[Inode]uint64 // how many names of a file with several were not met yet
+	names   map[Inode]uint64 // of a file with several names, how many were not visited yet
 	groups  []int
 
 	dir *Handle // the directory that was entered last
@@ -86,7 +86,7 @@ func (w *taker) enter(path string) (err error) {
 	return err
 }
 
-// list appends what is in a directory, the last name first: whiteouts too, which nobody may move.
+// list appends the entries of a directory, the last name first. They include whiteouts, which cannot be moved.
 func (w *taker) list(todo []Found, path string) ([]Found, error) {
 	if err := w.enter(path); err != nil {
 		return nil, err
@@ -106,13 +106,14 @@ func (w *taker) list(todo []Found, path string) ([]Found, error) {
 	return todo, nil
 }
 
-// groups are those that we may give files to.
+// groups returns the groups that the caller may give files to.
 func groups() []int {
 	list, _ := os.Getgroups()
 	return append(list, os.Getegid())
 }
 
-// may reports whether we could have made an object of this owner and mode, and may do with it what is to be done.
+// may reports whether the caller could have made an object with this owner and mode, and has the permissions to move
+// it.
 func (w *taker) may(st Stat) bool {
 	need := uint32(0o600)
 	switch st.Typ() {
@@ -151,7 +152,7 @@ func (w *taker) look(at Found) (x Taken, ok bool, err error) {
 			left = at.Stat.Nlink
 		}
 		if w.names[id] = left - 1; met {
-			return x, true, nil // it was looked at, and we may have it open
+			return x, true, nil // it was checked under another name, and flush may have it open
 		}
 	}
 	h, err := w.dir.openFile(name, at.Stat, nil)
@@ -173,10 +174,10 @@ func (w *taker) look(at Found) (x Taken, ok bool, err error) {
 	return x, true, w.flush.AddFile(own)
 }
 
-// labelXattr is a label of SELinux, which a copy made by us would get from its directory as well.
+// labelXattr is a label of SELinux. A copy would get it from its directory, too.
 const labelXattr = "security.selinux"
 
-// takable returns the marks of overlayfs that h has, and reports whether everything else that it has may stay.
+// takable returns the overlayfs marks of h. It reports whether all other attributes may stay.
 func (h *Handle) takable(special bool) (marks Xattrs, ok bool, err error) {
 	names, err := h.XattrNames()
 	if err != nil {
@@ -203,7 +204,7 @@ func (h *Handle) takable(special bool) (marks Xattrs, ok bool, err error) {
 	return marks, true, nil
 }
 
-// idle reports whether nobody else has the file open or mapped: only then the kernel grants a lease.
+// idle reports whether nobody else has the file open or mapped. Only then does the kernel grant a lease.
 func (h *Handle) idle() bool {
 	if _, err := unix.FcntlInt(uintptr(h.FD), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
 		return false
@@ -212,7 +213,7 @@ func (h *Handle) idle() bool {
 	return err == nil
 }
 
-// Mark gives an object below h the marks that it had in an upper directory, or takes them from it.
+// Mark sets or removes the marks that an object below h had in an upper directory.
 func (h *Handle) Mark(path string, marks map[string][]byte, set bool) error {
 	f, err := h.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 	if err != nil {

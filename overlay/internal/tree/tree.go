@@ -11,57 +11,57 @@ import (
 
 // A Tree is one side of a root: what the session wrote, or what it was written over.
 type Tree interface {
-	// Top opens the root's own directory, at the one with a path relative to it, where
-	// "." is the top: unix.ENOENT, ENOTDIR or ELOOP if no directory is there.
+	// Top opens the root's own directory. At opens the one at a path relative to it, where
+	// "." is the top. The error is unix.ENOENT, ENOTDIR or ELOOP if no directory is there.
 	Top() (Dir, error)
 	At(path string) (Dir, error)
 
-	// Close gives up the tree; what was opened in it must not be used any more.
+	// Close closes the tree. Nothing that was opened in it may be used afterwards.
 	Close()
 }
 
-// A Dir is a directory of one side of a root: of what the session wrote, or of what
-// it was written over. What is in it may be hostile, and may be swapped while it is
-// looked at: everything that is opened is compared with what lstat told before.
+// A Dir is a directory of one side of a root. Its content may be hostile, and may be
+// swapped at any time, so everything that is opened is compared with what Lstat returned
+// before.
 //
-// A dir belongs to whoever opened it, and is good until it is closed; what was opened
-// below it stays good. All that looks and opens may be called by several goroutines.
+// A Dir belongs to whoever opened it. What was opened below it stays valid when it is
+// closed. Its methods, except park, wake and Close, may be called by several goroutines.
 type Dir interface {
 	Stat() (Stat, error)
 
 	// Names lists the directory, unsorted. Whiteouts are listed.
 	Names() ([]string, error)
 
-	// Lstat looks at one name, which holds no slash. Deleted names are whiteouts
-	// (stat.isWhiteout) in a layer that hides others, and missing everywhere else.
+	// Lstat looks at one name, which has no slash. Deleted names are whiteouts
+	// (Stat.IsWhiteout) in a layer that lies over others, and missing everywhere else.
 	Lstat(name string) (st Stat, found bool, err error)
 
-	// Dir opens the directory name, file the regular file: errMoved if it is another
-	// object than want, or has become another type.
+	// Dir opens the directory name, and File the regular file. The error is ErrMoved if it
+	// is another object than want, or of another type.
 	Dir(name string, want Stat) (Dir, error)
 	File(name string, want Stat) (*File, error)
 
 	// Link returns the text of the symbolic link name.
 	Link(name string, want Stat) (string, error)
 
-	// Traits tells what the attributes of the object name, which is as want says, are
-	// about. Those of symbolic links and directories are not looked at.
+	// Traits says which attributes the object name has, which want describes. It ignores
+	// those of symbolic links and directories.
 	Traits(name string, want Stat) (Traits, error)
 
 	// Xattrs returns the directory's own extended attributes, those that belong to
 	// the project.
 	Xattrs() (Xattrs, error)
 
-	// opaque reports whether the directory hides what lower layers have at its path.
-	// A layer that lies over nothing has no opaque directories.
+	// opaque reports whether the directory hides those of lower layers at its path. The
+	// lowest layer has no opaque directories.
 	opaque() (bool, error)
 
-	// Origin reports whether the directory was copied up from the layer below. (The kernel notes for none of our
-	// overlays which one that was: ovl_can_decode_fh in fs/overlayfs/util.c.)
+	// Origin reports whether the directory was copied up from the layer below. (The kernel does not record which
+	// directory that was: ovl_can_decode_fh in fs/overlayfs/util.c.)
 	Origin() (bool, error)
 
-	// park gives up descriptors until wake, which fails with errMoved if another
-	// directory is there by then. Between the two only close may be called.
+	// park closes descriptors until wake, which fails with ErrMoved if another directory
+	// is there by then. Between the two, only Close may be called.
 	park()
 	wake() error
 
@@ -85,8 +85,8 @@ type Found struct {
 }
 
 // WalkBelow calls visit for everything in the directory path of t, in path order,
-// until visit returns false. It holds one directory open at a time, at any depth. The
-// path returned with an error is that of the directory it is about.
+// until visit returns false. It has one directory open at a time, at any depth. With an
+// error, it returns the path of the directory.
 func WalkBelow(t Tree, path string, visit func(Found) bool) (string, error) {
 	todo := []Found{{path, Stat{Mode: unix.S_IFDIR}}}
 	for len(todo) > 0 {
@@ -106,7 +106,7 @@ func WalkBelow(t Tree, path string, visit func(Found) bool) (string, error) {
 	return "", nil
 }
 
-// listInto appends what is in a directory, the last name first.
+// listInto appends the entries of a directory, the last name first.
 func listInto(todo []Found, t Tree, path string) ([]Found, error) {
 	d, err := t.At(path)
 	if err != nil {
@@ -134,14 +134,13 @@ func listInto(todo []Found, t Tree, path string) ([]Found, error) {
 	return todo, nil
 }
 
-// A File is a regular file that is open for reading. Its data is read through the
-// handle; whatever else is to be known of it is not asked of the handle, which may be
-// open on a stored copy.
+// A File is a regular file that is open for reading. Use the Handle only for its data,
+// because it may be a stored copy.
 type File struct {
 	*Handle
 	st    Stat
 	attrs Xattrs // for a stored copy, capabilities included
-	copy  bool   // the handle is open on a stored copy, which nobody changes
+	copy  bool   // it is a stored copy, which never changes
 }
 
 // Xattrs returns the attributes of the file that belong to the project.
@@ -154,8 +153,7 @@ func (f *File) Xattrs() (Xattrs, error) {
 	return f.Handle.Xattrs()
 }
 
-// capability returns the capabilities that the file gives to whoever executes it, and
-// whether there are any.
+// capability returns the file's capabilities, and whether there are any.
 func (f *File) capability() (string, bool, error) {
 	if f.copy {
 		v, ok := f.attrs[CapabilityXattr]
@@ -164,7 +162,7 @@ func (f *File) capability() (string, bool, error) {
 	return f.GetXattr(CapabilityXattr)
 }
 
-// Unchanged fails with errMoved if somebody wrote to the file since it was looked at.
+// Unchanged fails with ErrMoved if somebody wrote to the file after Lstat.
 func (f *File) Unchanged() error {
 	if f.copy {
 		return nil
@@ -175,7 +173,7 @@ func (f *File) Unchanged() error {
 	return nil
 }
 
-// Read reads a whole file of a
+// Read reads a whole file, which st describes.
 func Read(t Tree, path string, st Stat) ([]byte, error) {
 	dir, name := SplitPath(path)
 	d, err := t.At(dir)

@@ -21,7 +21,7 @@ func (w *Walk) fail(op, path string, err error) bool {
 	return w.Yield(Diff{}, &fs.PathError{Op: op, Path: filepath.Join(w.Root, path), Err: err})
 }
 
-// Run walks the root; it returns false when the consumer has had enough.
+// Run walks the root. It returns false if Yield did.
 func (w *Walk) Run() bool {
 	f := &frame{path: "."}
 	defer f.Close()
@@ -42,8 +42,8 @@ func (w *Walk) Run() bool {
 	if err != nil {
 		return w.fail("open", ".", err)
 	}
-	// The root's mode and owner are compared with those the upper directory was
-	// made with: the owner may have been out of the caller's power.
+	// The root's mode and owner are compared with those of the new upper directory,
+	// which the caller may not have been able to give the project's owner.
 	was := n.Low
 	was.Mode, was.UID, was.GID = was.Typ()|w.Base.Mode, w.Base.UID, w.Base.GID
 	n.Parts = accessParts(n.Up, was)
@@ -138,7 +138,7 @@ func (w *Walk) tell(f *frame, names []string, sights []sight) bool {
 	return true
 }
 
-// meet notes a twin. A file that became another name of an earlier one is a change, although the contents are equal.
+// meet notes a twin. A file that became another name of an earlier one is a change even if the contents are equal.
 func (w *Walk) meet(l *sight) {
 	id := Inode{l.n.Up.Dev, l.n.Up.Ino}
 	first, known := w.Twins[id]
@@ -154,7 +154,7 @@ func (w *Walk) meet(l *sight) {
 	}
 }
 
-// tooDeep tells of what lies at a path that is too long, unless it was dropped with the directories above.
+// tooDeep yields an error about a path that is too long, unless a directory above was dropped.
 func (w *Walk) tooDeep(path string) bool {
 	if len(w.held) > 0 {
 		return true
@@ -165,8 +165,8 @@ func (w *Walk) tooDeep(path string) bool {
 	return w.Yield(n, n.Deep)
 }
 
-// lost tells of a directory that could not be opened again, and reports whether the walk is
-// to go on.
+// lost yields an error about a directory that could not be opened again. It reports whether
+// the walk goes on.
 func (w *Walk) lost(f *frame, err error) bool {
 	if err == unix.ENOENT {
 		return true // it is gone; the command is still running
@@ -174,8 +174,8 @@ func (w *Walk) lost(f *frame, err error) bool {
 	return w.fail("open", f.path, err)
 }
 
-// visitDir yields the change of a directory, if there is one, and those in it. It
-// may have been prefetched.
+// visitDir yields the change of a directory, if there is one, and the changes in it. before
+// is the directory if it was prefetched, else nil.
 func (w *Walk) visitDir(f *frame, name string, l *sight, before *prefetched) bool {
 	path, n := l.path, l.n
 	sub := &frame{path: path, depth: f.depth + 1, opaque: f.opaque}
@@ -196,7 +196,7 @@ func (w *Walk) visitDir(f *frame, name string, l *sight, before *prefetched) boo
 	if err != nil && !w.fail("open", path, err) {
 		return false
 	}
-	// That it is there is known, even if what is in it is not.
+	// The directory exists, even if its content could not be read.
 	st, ok := w.Settled[path]
 	dropped := ok && st != 0 && st == n.Up.Ctime
 	switch {

@@ -18,15 +18,15 @@ type Xattrs map[string]string
 
 const OverlayPrefix = "user.overlay."
 
-// wanted says which attributes belong to the project: those a user can set, and
-// access control lists, without which a mode means something else.
+// WantedXattr reports whether an attribute belongs to the project: those that a user
+// can set, and access control lists, which change the meaning of a mode.
 func WantedXattr(name string) bool {
 	return strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, OverlayPrefix) ||
 		name == "system.posix_acl_access" || name == "system.posix_acl_default"
 }
 
-// SetOwner makes the access control list, if there is one, say of the owner what a mode
-// does: that is where chmod(2) writes it.
+// SetOwner sets the owner's entry of the access control list, if there is one, to the
+// permissions in mode, as chmod(2) does.
 func (x Xattrs) SetOwner(mode uint32) {
 	const (
 		name    = "system.posix_acl_access"
@@ -46,8 +46,8 @@ func (x Xattrs) SetOwner(mode uint32) {
 // CapabilityXattr holds a file's capabilities.
 const CapabilityXattr = "security.capability"
 
-// ErrLayer is returned for upper objects whose content is elsewhere by an
-// overlay's mark; sessions are never mounted in a way that makes such marks.
+// ErrLayer is returned for upper objects with a mark of overlayfs that says that
+// their content is elsewhere. Sessions are mounted so that the kernel never makes one.
 var ErrLayer = errors.New("it carries an overlay mark (redirect or metacopy) that no session makes")
 
 // XattrNames lists all attributes of h; a file system without any is not an error.
@@ -60,7 +60,7 @@ func (h *Handle) XattrNames() ([]string, error) {
 			continue
 		}
 		if err == unix.EOPNOTSUPP || err == unix.ENOSYS || err == unix.EBADF {
-			return nil, nil // EBADF: h is O_PATH, on something we may not read
+			return nil, nil // EBADF: h is O_PATH, because it may not be read
 		}
 		if err != nil || n == 0 {
 			return nil, err
@@ -74,11 +74,11 @@ func splitNames(list []byte) []string {
 	return strings.Split(strings.TrimSuffix(string(list), "\x00"), "\x00")
 }
 
-// noListxattrat is set where the kernel does not know listxattrat(2).
+// noListxattrat says that the kernel does not have listxattrat(2).
 var noListxattrat atomic.Bool
 
-// xattrNamesOf lists all attributes of name in the directory h, following no link; it
-// needs no right to read the object. A file system without any is not an error.
+// xattrNamesOf lists all attributes of name in the directory h, and follows no link. It
+// needs no read permission. A file system without attributes is not an error.
 func (h *Handle) xattrNamesOf(name string) ([]string, error) {
 	var small [256]byte
 	buf := small[:]
@@ -139,7 +139,7 @@ func (h *Handle) GetXattr(name string) (string, bool, error) {
 	}
 }
 
-// keepXattrs reads all attributes of h, for a time when they cannot be read.
+// keepXattrs reads all attributes of h, for later, when they cannot be read.
 func (h *Handle) keepXattrs() error {
 	names, err := h.XattrNames()
 	if err != nil {
@@ -187,14 +187,14 @@ func (h *Handle) Xattrs() (Xattrs, error) {
 	return set, nil
 }
 
-// SetXattrs gives h exactly the attributes want, among those that belong to the
-// project: a new file may have got an access control list from its directory.
+// SetXattrs makes want the attributes of h that belong to the project. It also removes
+// others, because a new file may have inherited an access control list.
 func (h *Handle) SetXattrs(want Xattrs) error {
 	have, err := h.Xattrs()
 	if err != nil {
 		return err
 	}
-	// Users' attributes first: changing them takes the right to write, which an access
+	// Users' attributes come first: changing them needs write permission, which an access
 	// control list may take from the owner.
 	if err := h.unlocked(func() error { return h.changeXattrs(have, want, true) }); err != nil {
 		return err
@@ -202,8 +202,8 @@ func (h *Handle) SetXattrs(want Xattrs) error {
 	return h.changeXattrs(have, want, false)
 }
 
-// unlocked calls do, and if its owner (us) may not write to h, once more with that
-// right.
+// unlocked calls do. If that fails because the caller, as owner, may not write to h, it calls
+// do again with that permission.
 func (h *Handle) unlocked(do func() error) error {
 	err := do()
 	if err != unix.EACCES || IsRoot() {
@@ -223,7 +223,7 @@ func (h *Handle) unlocked(do func() error) error {
 	return err
 }
 
-// changeXattrs makes the attributes have be want: those of users, or the others.
+// changeXattrs changes the attributes have to want: either those of users, or the others.
 func (h *Handle) changeXattrs(have, want Xattrs, users bool) error {
 	for name := range have {
 		if _, ok := want[name]; ok || strings.HasPrefix(name, "user.") != users {
@@ -255,18 +255,18 @@ func (x Xattrs) Raw() map[string][]byte {
 	return m
 }
 
-// Traits are what the attributes of an object are about.
+// Traits say which kinds of attributes an object has.
 type Traits struct {
 	Project bool // some belong to the project
 	Capable bool // it has capabilities
 	Origin  bool // it was copied up from the layer below
 
-	// Lists are the attributes that belong to the project, for FIFOs, sockets and
-	// device nodes, which have access control lists only. Files are asked themselves.
+	// Lists are the attributes that belong to the project, for FIFOs, sockets and device
+	// nodes, which have only access control lists. Those of files are read with File.
 	Lists Xattrs
 }
 
-// traitsOf sorts the names of attributes.
+// traitsOf evaluates the names of attributes.
 func traitsOf(names []string) (Traits, error) {
 	var t Traits
 	for _, name := range names {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setTimes gives the objects that stay their modification times. That somebody changes
-// one meanwhile, or that it belongs to somebody else, is not an error.
+// setTimes sets the modification times of objects that stay. It is not an error if somebody
+// changes one meanwhile, or if it belongs to somebody else.
 func (t *Tx) setTimes(after bool) error {
 	for _, r := range slices.Backward(t.Journal.Times) {
 		ns := r.Before
@@ -52,8 +52,8 @@ func (t *Tx) setTimes(after bool) error {
 	return nil
 }
 
-// setEmptied gives the directories that were made again their attributes, the innermost
-// first, as they stand in the journal.
+// setEmptied sets the attributes of the directories that were made again, the innermost
+// first, which is their order in the journal.
 func (t *Tx) setEmptied() error {
 	for _, m := range t.Journal.Moves {
 		if m.Dir == nil {
@@ -81,7 +81,7 @@ func (t *Tx) setEmptied() error {
 	return nil
 }
 
-// setAttrs gives directories that stay the attributes from before or after.
+// setAttrs gives directories that stay the attributes from before or after the transaction.
 func (t *Tx) setAttrs(after bool) error {
 	for _, a := range slices.Backward(t.Journal.Attrs) {
 		n := t.Journal.Nodes[a.Node]
@@ -99,7 +99,7 @@ func (t *Tx) setAttrs(after bool) error {
 	return nil
 }
 
-// stillAs reports whether a directory has modes and owners that the journal knows.
+// stillAs reports whether a directory has a mode and an owner that the journal knows.
 func (t *Tx) stillAs(n Node, a Regard) bool {
 	now, ok := t.look(store.Place{Root: n.Root, Path: string(n.Path)})
 	return ok && (now.Perm() == a.Before.Mode || now.Perm() == a.After.Mode) &&
@@ -111,8 +111,8 @@ func (t *Tx) setAccess(n Node, want Access) error {
 	at := store.Place{Root: n.Root, Path: string(n.Path)}
 	top := t.low[n.Root]
 	if !want.Keep && !tree.IsRoot() {
-		// Attributes of a directory that is closed to us, who own it, would seem to
-		// be none.
+		// A directory that is closed to the caller would seem to have no
+		// attributes.
 		h, err := t.Doors.openOne(at, 0o700)
 		if err != nil {
 			return err
@@ -137,7 +137,7 @@ func (t *Tx) setAccess(n Node, want Access) error {
 			x[name] = string(v)
 		}
 		if st.Owned() && !tree.IsRoot() {
-			x.SetOwner(0o700) // else the list would close it before what is in it is done, see setMode
+			x.SetOwner(0o700) // else the list would close it too early, see setMode
 		}
 		if err := d.SetXattrs(x); err != nil {
 			return err

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// backUp copies old objects whose stage goes with the end of the transaction.
+// backUp copies the old objects whose stage is removed at the end of the transaction.
 func (c *Writer) backUp() error {
 	t := c.Tx
 	var copies *tree.Handle
@@ -61,8 +61,8 @@ func (c *Writer) backUp() error {
 	return nil
 }
 
-// findStays looks for names that stay in the project of files that were backed up under
-// others. That takes a walk through the project, and is seldom needed.
+// findStays looks for other names, in the project, of files that were backed up. That needs
+// a walk through the project, but is seldom necessary.
 func (c *Writer) findStays(k *tree.Copier) error {
 	t := c.Tx
 	wanted := map[tree.Inode]tree.Copied{}
@@ -81,7 +81,7 @@ func (c *Writer) findStays(k *tree.Copier) error {
 		if len(wanted) == 0 {
 			break
 		}
-		skip := "" // what is in a directory that is moved
+		skip := "" // a directory that is moved
 		_, err := tree.WalkBelow(t.reader(i), ".", func(f tree.Found) bool {
 			if skip != "" && tree.Under(f.Path, skip) {
 				return true

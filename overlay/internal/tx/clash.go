@@ -13,17 +13,17 @@ const (
 	WhyGone    = "was removed from the project since the session began"
 )
 
-// A Clash is one path that somebody else changed, which is in the way of a transaction.
+// A Clash is a path that somebody else changed, and that prevents a transaction.
 type Clash struct {
 	Root string // the root, absolute
 	Path string // relative to root
 	Why  string
 	Kind string // as in the journal
 
-	Session, Project *tree.Stat // what both sides have there; nil: nothing, or it is not told
+	Session, Project *tree.Stat // what both sides have there; nil: nothing, or unknown
 }
 
-// A ClashError is what is in the way of a transaction; nothing of it is in force.
+// A ClashError lists what prevents a transaction. Nothing of the transaction is in force.
 type ClashError struct{ Clashes []Clash }
 
 func (e *ClashError) Error() string { return e.Clashes[0].Path + " " + e.Clashes[0].Why }

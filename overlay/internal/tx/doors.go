@@ -17,12 +17,12 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// Directories that their owner, who we are, has closed to himself are opened for as
-// long as something is done in them. Each is written into a book before its mode is
-// changed, so that whoever comes after a crash can close it again.
+// If the caller owns a directory but has no access to it, its mode is changed while nsrun
+// works in it. Before that, the directory is noted in a book, so that after a crash the
+// next process can restore the mode.
 
-// restoreMode sets the mode of an object below top, if it still is the one meant. Where it
-// was another one, changed is called, unless it is nil, with what it was like before.
+// restoreMode sets the mode of an object below top, if it is still the same object. If the
+// mode was another one, and changed is not nil, it calls changed with the state before.
 func restoreMode(top *tree.Handle, path string, ino uint64, mode uint32, changed func(h *tree.Handle, before tree.Stat)) error {
 	h, err := top.Open(path, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
@@ -42,12 +42,12 @@ func restoreMode(top *tree.Handle, path string, ino uint64, mode uint32, changed
 	return nil
 }
 
-// CTimes are those that directories of a project got since they were opened and closed by
-// us, each after the one that it had before: nobody else changed them.
+// CTimes are the ctimes that directories of a project got because nsrun changed their modes,
+// in order, beginning with the ctime before. Nobody else changed these directories.
 type CTimes map[store.Place][]int64
 
-// Follow notes that we changed the mode of a directory, which was so before. Where somebody
-// else did something to it meanwhile the new ctime is his.
+// Follow notes that nsrun changed the mode of a directory; before is its state before that.
+// If somebody else changed the directory meanwhile, the new ctime is not noted.
 func (c *CTimes) Follow(at store.Place, before tree.Stat, h *tree.Handle) {
 	now, err := h.Stat()
 	if err != nil || now.Mtime != before.Mtime || now.UID != before.UID || now.GID != before.GID {
@@ -63,7 +63,7 @@ func (c *CTimes) Follow(at store.Place, before tree.Stat, h *tree.Handle) {
 	(*c)[at] = append(list, now.Ctime)
 }
 
-// Before returns the ctime that a directory had before we did anything to it.
+// Before returns the ctime that a directory had before nsrun changed its mode.
 func (c CTimes) Before(at store.Place, ctime int64) int64 {
 	if list := c[at]; slices.Contains(list, ctime) {
 		return list[0]
@@ -71,7 +71,7 @@ func (c CTimes) Before(at store.Place, ctime int64) int64 {
 	return ctime
 }
 
-// Doors opens directories of the project to change what is in them.
+// Doors opens directories of the project to change their entries.
 type Doors struct {
 	s       *Log
 	low     []*tree.Handle // the roots; borrowed
@@ -84,14 +84,14 @@ type Doors struct {
 	lastStat tree.Stat
 }
 
-// widened is what relock makes of a directory.
+// widened is the mode that Relock gives a directory.
 type widened struct {
 	ino  uint64
 	mode uint32
 }
 
-// open returns a directory of the project, ready to look names up in it and to change
-// them. It belongs to d and is good until the next call.
+// open returns a directory of the project in which entries can be looked up and changed. It
+// belongs to d, and is valid until the next call.
 func (d *Doors) open(at store.Place) (*tree.Handle, error) {
 	if d.last != nil && d.lastAt == at {
 		return d.last, nil
@@ -100,7 +100,7 @@ func (d *Doors) open(at store.Place) (*tree.Handle, error) {
 	d.last = nil
 	h, err := d.openOne(at, 0o300)
 	if err == unix.EACCES && !tree.IsRoot() {
-		// One of the directories above may be closed to us, who own it.
+		// The caller may own a directory above and have no access to it.
 		for i := range len(at.Path) {
 			path := at.Path[:i]
 			if i == 0 {
@@ -123,8 +123,8 @@ func (d *Doors) open(at store.Place) (*tree.Handle, error) {
 	return h, nil
 }
 
-// openOne opens a directory, and makes sure that its owner may do with it what need
-// says, until relock.
+// openOne opens a directory, and makes sure that its owner has the permissions need until
+// Relock.
 func (d *Doors) openOne(at store.Place, need uint32) (*tree.Handle, error) {
 	h, err := d.low[at.Root].Open(at.Path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil {
@@ -154,7 +154,7 @@ func (d *Doors) widen(at store.Place, h *tree.Handle, st tree.Stat, need uint32)
 		}
 		d.widened[at] = widened{st.Ino, st.Perm()}
 	}
-	before, err := h.Stat() // to note it took its time
+	before, err := h.Stat() // again, because Note took some time
 	if err != nil {
 		return err
 	}
@@ -165,11 +165,11 @@ func (d *Doors) widen(at store.Place, h *tree.Handle, st tree.Stat, need uint32)
 	return nil
 }
 
-// setMode gives the directory h a mode for good: at once, or if that would close it to
-// us, when relock is called.
+// setMode sets the mode of the directory h: at once or, if the caller would lose access, in
+// Relock.
 func (d *Doors) setMode(at store.Place, h *tree.Handle, st tree.Stat, mode uint32) error {
 	if mode&0o700 != 0o700 && !tree.IsRoot() && st.Owned() {
-		// Others below it may still have to be closed.
+		// Directories below it may still have to be closed.
 		if d.widened == nil {
 			d.widened = map[store.Place]widened{}
 		}
@@ -180,8 +180,8 @@ func (d *Doors) setMode(at store.Place, h *tree.Handle, st tree.Stat, mode uint3
 	return h.Chmod(mode)
 }
 
-// Relock gives directories that were opened the modes they are to have, the innermost
-// first, and gives up what open returned.
+// Relock sets the modes of directories that were opened, the innermost first, and closes
+// what open returned.
 func (d *Doors) Relock() error {
 	d.last.Close()
 	d.last = nil
@@ -202,8 +202,8 @@ func (d *Doors) Relock() error {
 	return nil
 }
 
-// CloseDoors does what the book says, the last entries first: the first one for an
-// object has its true mode.
+// CloseDoors restores the modes in the book, last entries first, because the first entry for
+// an object has its true mode.
 func (s *Log) CloseDoors() error {
 	data, err := s.Dir.ReadFile(store.BookName, store.MetaMost)
 	if err == unix.ENOENT {
@@ -215,7 +215,7 @@ func (s *Log) CloseDoors() error {
 	var list []store.BookEntry
 	for line := range bytes.Lines(data) {
 		var e store.BookEntry
-		// A line that is cut short was written for a change that was never made.
+		// A line that is cut off belongs to a change that was never made.
 		if store.StrictJSON(line, &e) != nil || store.CheckPlace(e.Root, string(e.Path), len(s.Roots)) != nil {
 			continue
 		}

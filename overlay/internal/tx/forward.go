@@ -12,8 +12,8 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// Forward makes the project be as after the transaction. With fresh nothing was done
-// yet: then whatever is not as planned is a conflict.
+// Forward makes the project as it has to be after the transaction. With fresh, nothing was
+// done yet, so every difference from the plan is a conflict.
 func (t *Tx) Forward(fresh bool) error {
 	t.Begun = true
 	if err := t.fetchAll(); err != nil {
@@ -27,8 +27,8 @@ func (t *Tx) Forward(fresh bool) error {
 	return cmp.Or(t.settle(), t.ended())
 }
 
-// ended sets the ctime of Objects: what somebody changes from now on has a later one. The exchanges set it, too, but a file
-// that is exchanged gets its own after its directory does, on ext4 for one.
+// ended sets the ctime of Objects, so that every later change by somebody has a later one. The exchanges set it, too,
+// but on ext4, for example, an exchanged file gets its ctime after its directory.
 func (t *Tx) ended() error {
 	err := t.Objects.Chmod(0o700)
 	if err != nil {
@@ -37,13 +37,13 @@ func (t *Tx) ended() error {
 	return err
 }
 
-// settle gives what stays the times and attributes from after the transaction.
+// settle gives objects that stay the times and attributes that they have after the transaction.
 func (t *Tx) settle() error {
 	return tree.InTurn(func() error { return t.setTimes(true) }, t.retimeUpper, func() error { return t.setAttrs(true) }, t.Doors.Relock)
 }
 
-// Backward makes the project be as before the transaction. It goes on where something
-// cannot be put back, and tells.
+// Backward makes the project as it was before the transaction. If something cannot be put
+// back, it goes on, and returns an error.
 func (t *Tx) Backward() error {
 	var errs []error
 	for i := len(t.Journal.Moves) - 1; i >= 0 && t.Begun; i-- {
@@ -65,8 +65,8 @@ func (t *Tx) moveError(i int, err error) error {
 	return &fs.PathError{Op: "put into place", Path: t.abs(t.Journal.Nodes[t.Journal.Moves[i].First]), Err: err}
 }
 
-// Redo makes sure that the project is as after the transaction. Where somebody did
-// something since, that stands.
+// Redo makes the project as it has to be after the transaction, but keeps what somebody
+// changed since.
 func (t *Tx) Redo() error {
 	if err := t.fetchAll(); err != nil {
 		return err

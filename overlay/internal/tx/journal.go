@@ -15,14 +15,14 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// A Journal is written down before a transaction changes anything in the project, and
-// says all that is needed to go on with it, or to take it back, at any moment. Each
-// of its parts is in one of two states, before and after; which one is told by what is
-// there, not by marks: the inode numbers of both versions are known. So going forward
-// or backward may be interrupted anywhere, and begun again from anywhere.
+// A Journal is written before a transaction changes anything in the project. It has
+// everything that is needed to finish the transaction or to take it back at any moment.
+// Each of its parts is in one of two states, before or after. The inode numbers of both
+// versions are known, so what is there tells the state, and no marks are needed. Going
+// forward or backward can be interrupted anywhere, and be started again from there.
 //
-// Whether a transaction was done is one bit, in the session's data (meta.Done): if it
-// is set the project is to be as after it, else as before it.
+// One bit in the session's data (meta.Done) says whether a transaction was done. If it is
+// set, the project has to be as after the transaction, else as before it.
 type Journal struct {
 	Version int      `json:"version"`
 	Nodes   []Node   `json:"nodes"`
@@ -35,27 +35,27 @@ type Journal struct {
 const (
 	JournalName    = "journal"
 	journalVersion = 1
-	takenVersion   = 2 // something is taken
+	takenVersion   = 2 // a move has Taken
 )
 
-// kinds are what a jnode may have.
+// kinds are the kinds that a Node can have.
 var kinds = []string{"", "added", "modified", "deleted", "type"}
 
 // Node is an object that the transaction deals with.
 type Node struct {
-	Kind  string     `json:"k,omitempty"` // of change; empty: nothing but its time is changed
+	Kind  string     `json:"k,omitempty"` // of change; empty: only its time changes
 	Root  int        `json:"r,omitempty"`
 	Path  store.Text `json:"p"`
 	New   Ident      `json:"n,omitzero"` // in the project afterwards; zero: nothing is there, or a directory that stays
 	Old   Ident      `json:"o,omitzero"` // in the project before; zero: nothing was there
 	Upper int64      `json:"c,omitempty"`
 
-	// Below and Newest are how many objects were in an old directory, and the latest
-	// ctime of the files with one name. Newest zero: not known.
+	// Below is how many objects were in an old directory, and Newest the latest ctime of
+	// the files in it that have one name. Newest zero: not known.
 	Below  int   `json:"b,omitempty"`
 	Newest int64 `json:"w,omitempty"`
 
-	// Clean says that nobody had changed the old object since the session began.
+	// Clean says that nobody changed the old object after the session began.
 	Clean bool `json:"l,omitempty"`
 
 	// Staged is the digest of what is staged in the new object, if it is an index of git.
@@ -78,7 +78,7 @@ type Ident struct {
 	UID   uint32 `json:"u,omitempty"`
 	GID   uint32 `json:"g,omitempty"`
 
-	// Foreign says that somebody has changed the object since, which its size and time do not show.
+	// Foreign says that somebody changed the object since, although its size and time are the same.
 	Foreign bool `json:"f,omitempty"`
 }
 
@@ -100,24 +100,24 @@ func (id Ident) same(st tree.Stat) bool {
 	return id.is(st) && !id.Foreign && (st.IsDir() || id.Size == st.Size && id.Mtime == st.Mtime.Nano())
 }
 
-// reused reports whether the new object got the inode number of the old one: somebody has
-// removed that since it was looked at, and nothing tells the two apart any more. ext4, for
-// one, gives numbers out again at once.
+// reused reports whether the new object has the inode number of the old one. Then somebody
+// removed the old one since it was looked at, and the two cannot be told apart. ext4 reuses
+// numbers at once.
 func (n *Node) reused() bool { return n.New.Ino != 0 && n.New.Ino == n.Old.Ino }
 
-// A Move puts an object into the project, or takes one out of it, or both. The other
-// one of the two is in a stage, under the move's number.
+// A Move puts an object into the project, takes one out of it, or both. The object that is
+// not in the project is in a stage, under the move's number.
 type Move struct {
 	First int `json:"f"` // the nodes it deals with: Nodes[First:End]; the first is what is moved
 	End   int `json:"e"`
 	Stage int `json:"s,omitempty"` // zero: the transaction's own; else index+1 in stages
 
-	// Taken says that the new object is not a copy, but the session's own, see take.go.
+	// Taken says that the new object is not a copy but the session's own object, see take.go.
 	Taken bool `json:"t,omitempty"`
 
-	// Dir is set where nothing is moved: an empty directory is removed, or made again
-	// with these attributes. Directories of a project that is on overlayfs cannot be
-	// renamed (EXDEV, see overlayfs.rst), so what is in them is moved.
+	// Dir is set if nothing is moved: an empty directory is removed, or made again with
+	// these attributes. If a project is on overlayfs, its directories cannot be renamed
+	// (EXDEV, see overlayfs.rst), so the objects in them are moved one by one.
 	Dir *Emptied `json:"d,omitempty"`
 }
 
@@ -133,7 +133,7 @@ type Regard struct {
 	Before Access `json:"b"`
 	After  Access `json:"a"`
 
-	// Base is what a root's attributes were compared with before. Nil: it is none.
+	// Base is what a root's attributes were compared with before. Nil: the directory is no root.
 	Base *Access `json:"r,omitempty"`
 }
 
@@ -143,11 +143,11 @@ type Access struct {
 	UID    uint32            `json:"u"`
 	GID    uint32            `json:"g"`
 	Xattrs map[string][]byte `json:"x,omitempty"`
-	Keep   bool              `json:"k,omitempty"` // the extended attributes are none of ours
+	Keep   bool              `json:"k,omitempty"` // the extended attributes stay as they are
 }
 
-// Retime is a modification time that is given to an object that stays: a directory in
-// which something was done, or whatever the session gave nothing but a new time.
+// Retime is a new modification time for an object that stays: a directory whose entries
+// changed, or an object of which the session changed only the time.
 type Retime struct {
 	Root   int        `json:"r,omitempty"`
 	Path   store.Text `json:"p"`
@@ -157,8 +157,8 @@ type Retime struct {
 	Clean  bool       `json:"c,omitempty"` // nobody had changed the object since the session began
 }
 
-// A Stay is a name of a file, other names of which were copied to the backup, that stays
-// in the project: undo makes links to it again.
+// A Stay is a name of a file that stays in the project while other names of the file were
+// copied to the backup. Undo makes those as links to it again.
 type Stay struct {
 	Root int        `json:"r,omitempty"`
 	Path store.Text `json:"p"`
@@ -166,8 +166,8 @@ type Stay struct {
 	Copy store.Text `json:"c"` // below copies/
 }
 
-// A Stage is a directory for a transaction's objects in a project, for where renaming
-// from and to the session's own directory is not possible.
+// A Stage is a directory in a project for a transaction's objects. It is needed if objects
+// cannot be renamed between the project and the session's own directory.
 type Stage struct {
 	Root   int        `json:"root"`
 	Dir    store.Text `json:"dir"` // relative to the root
@@ -178,7 +178,7 @@ type Stage struct {
 // StageMark begins the names of stages.
 const StageMark = ".nsrun-"
 
-// stages is written down before any of them is made.
+// stages is written before any of them is made.
 type stages struct {
 	Version int     `json:"version"`
 	Stages  []Stage `json:"stages"`
@@ -186,8 +186,8 @@ type stages struct {
 
 const stagesName = "stages"
 
-// DecodeJournal reads a journal of a session with that many roots, and checks all that
-// is used as a path or an index.
+// DecodeJournal reads a journal of a session with this number of roots. It checks everything
+// that is used as a path or an index.
 func DecodeJournal(data []byte, roots int) (*Journal, error) {
 	var j Journal
 	if err := store.StrictJSON(data, &j); err != nil {

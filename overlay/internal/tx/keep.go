@@ -15,17 +15,17 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// What is in the way of a transaction, or came into its stage since somebody used the
-// project at the same moment, is never removed: a stage goes only if all that is in it is
-// what the transaction made itself.
+// Somebody may use the project at the same moment, so that somebody's objects prevent a
+// transaction, or get into its stage. Those are never removed: a stage is removed only if
+// the transaction itself made everything in it.
 
 const keptPrefix = "kept-"
 
-// strange reports whether a stage holds anything that the transaction did not make, or
-// that somebody changed since it did.
+// strange reports whether a stage has anything that the transaction did not make, or that
+// somebody changed since.
 func (t *Tx) strange() (bool, error) {
 	if t.Journal == nil || !t.Begun {
-		return false, nil // nothing of the project was ever moved
+		return false, nil // nothing of the project was moved
 	}
 	for k, st := range append([]*tree.Handle{t.Objects}, t.stages...) {
 		if st == nil {
@@ -59,9 +59,9 @@ func (t *Tx) own(k int, st *tree.Handle, name string) (bool, error) {
 	return t.pristine(st, name, m)
 }
 
-// pristine reports whether the object name of a stage, and all that is in it, is what
-// the transaction made for a move. Of that something may be missing: removing a stage may
-// have been interrupted.
+// pristine reports whether the object name of a stage, and everything in it, is what the
+// transaction made for a move. Something may be missing, because removing a stage may have
+// been interrupted.
 func (t *Tx) pristine(st *tree.Handle, name string, m Move) (bool, error) {
 	top := t.Journal.Nodes[m.First]
 	now, err := st.Lstat(name)
@@ -76,7 +76,7 @@ func (t *Tx) pristine(st *tree.Handle, name string, m Move) (bool, error) {
 		made[name+strings.TrimPrefix(string(n.Path), string(top.Path))] = n.New
 	}
 	same := true
-	staged := &tree.Real{H: st, Unlock: true} // in our own directory: nobody's modes matter
+	staged := &tree.Real{H: st, Unlock: true} // in nsrun's own directory, where modes may be changed
 	_, err = tree.WalkBelow(staged, name, func(f tree.Found) bool {
 		id, ok := made[f.Path]
 		same = ok && t.made(id, f.Stat)
@@ -85,8 +85,8 @@ func (t *Tx) pristine(st *tree.Handle, name string, m Move) (bool, error) {
 	return same, err
 }
 
-// made reports whether st is a new object as it was made. One that is a name of a file of
-// the project too may have that one's times.
+// made reports whether st is a new object, unchanged. If it is a link to a file of the
+// project, it may have the times of that file.
 func (t *Tx) made(id Ident, st tree.Stat) bool {
 	if id.same(st) || !id.is(st) || id.Size != st.Size {
 		return id.same(st)
@@ -96,7 +96,7 @@ func (t *Tx) made(id Ident, st tree.Stat) bool {
 	})
 }
 
-// keepAside puts a transaction that is not in force aside, with all that is in its stages.
+// keepAside renames a transaction that is not in force, and keeps everything in its stages.
 func (t *Tx) keepAside() error {
 	if err := t.keepStages(); err != nil {
 		return err
@@ -123,11 +123,11 @@ func (t *Tx) keepAside() error {
 	}
 }
 
-// ErrAside is wrapped by the error of a commit that was taken back, or of an undo, that found
-// something of somebody else's in its way.
+// ErrAside is wrapped by the error of an undo, or of a commit that was taken back, that had
+// to keep somebody else's changes.
 var ErrAside = errors.New("what somebody else changed meanwhile is kept in the session's directory")
 
-// Aside lists what a session keeps of somebody else's.
+// Aside lists the directories in which a session keeps somebody else's changes.
 func Aside(dir *tree.Handle) ([]string, error) {
 	names, err := below(dir)
 	names = slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, keptPrefix) })
@@ -135,13 +135,13 @@ func Aside(dir *tree.Handle) ([]string, error) {
 	return names, err
 }
 
-// HasAside reports whether the session in dir keeps something of somebody else's.
+// HasAside reports whether the session in dir keeps somebody else's changes.
 func HasAside(dir *tree.Handle) (bool, error) {
 	names, err := Aside(dir)
 	return len(names) > 0, err
 }
 
-// keepStages brings what is in the stages of projects to where it can stay.
+// keepStages copies what is in the stages of projects to the transaction's directory.
 func (t *Tx) keepStages() error {
 	for i, h := range t.stages {
 		if h == nil {
@@ -172,7 +172,7 @@ func (t *Tx) keepStages() error {
 	return t.DropStages()
 }
 
-// below are the names in the directory of transactions that is in dir. Nil: there is none.
+// below returns the names in the directory of transactions in dir. Nil: there is none.
 func below(dir *tree.Handle) ([]string, error) {
 	d, err := dir.OpenDir(Name)
 	if err == unix.ENOENT {

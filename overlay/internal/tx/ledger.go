@@ -16,10 +16,10 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// A Ledger holds what is settled, see the type of that name.
+// A Ledger holds what is settled, see store.Settled.
 type Ledger struct {
 	At    map[store.Place]store.Settled
-	Files map[uint64]int64 // ctimes of files with several names, which may be in other roots, by inode number
+	Files map[uint64]int64 // ctimes of files with several names, by inode number; names can be in other roots
 }
 
 func (l *Ledger) Load(m *store.Meta) {
@@ -38,7 +38,7 @@ func (l *Ledger) Set(at store.Place, st store.Settled) {
 	l.At[at] = st
 }
 
-// Save puts what is settled into m.
+// Save stores the ledger in m.
 func (l *Ledger) Save(m *store.Meta) {
 	m.Settled = l.List()
 	m.Files = nil
@@ -50,7 +50,7 @@ func (l *Ledger) Save(m *store.Meta) {
 	})
 }
 
-// List returns all paths that are settled, in order.
+// List returns everything that is settled, in path order.
 func (l *Ledger) List() []store.Settled {
 	list := make([]store.Settled, 0, len(l.At))
 	for _, st := range l.At {
@@ -65,7 +65,7 @@ func (l *Ledger) List() []store.Settled {
 	return list
 }
 
-// Note settles what is at a place of the project now.
+// Note settles the object that is now at a place of the project.
 func (t *Tx) Note(l *Ledger, at store.Place, upper int64, done bool) {
 	st := store.Settled{Upper: upper, Done: done}
 	if now, ok := t.look(at); ok {
@@ -74,13 +74,13 @@ func (t *Tx) Note(l *Ledger, at store.Place, upper int64, done bool) {
 	l.Set(at, st)
 }
 
-// refresh notes that the ctime at a place is our doing.
+// refresh notes that nsrun caused the ctime at a place.
 func (t *Tx) refresh(l *Ledger, at store.Place) {
 	old := l.At[at]
 	t.Note(l, at, old.Upper, old.Done)
 }
 
-// NoteFiles notes the ctimes of old objects that may have other names in the project, and of those that got new names.
+// NoteFiles notes the ctimes of old objects that may have other names in the project, and of files that got new names.
 func (c *Writer) NoteFiles(l *Ledger) {
 	t := c.Tx
 	for _, w := range c.linked {
@@ -102,8 +102,8 @@ func (c *Writer) NoteFiles(l *Ledger) {
 	}
 }
 
-// NoteStays notes the ctimes of files of which other names were copied to the backup, and then removed. It reports whether there
-// are any.
+// NoteStays notes the ctimes of files whose other names were copied to the backup and then removed. It reports whether
+// there are any.
 func (c *Writer) NoteStays(l *Ledger) bool {
 	for _, s := range c.stays {
 		if now, ok := c.Tx.look(store.Place{Root: s.Root, Path: string(s.Path)}); ok && s.File.Unchanged(now) {
@@ -113,7 +113,7 @@ func (c *Writer) NoteStays(l *Ledger) bool {
 	return len(c.stays) > 0
 }
 
-// NoteTimes notes that of all objects that stay and were touched.
+// NoteTimes notes the ctimes of all objects that stay and got new times.
 func (t *Tx) NoteTimes(l *Ledger) {
 	for _, r := range t.Journal.Times {
 		if now, ok := t.look(store.Place{Root: r.Root, Path: string(r.Path)}); ok && r.Clean && now.Ino == r.Ino && (now.IsDir() || now.Mtime.Nano() == r.Before || now.Mtime.Nano() == r.After) {
@@ -125,8 +125,8 @@ func (t *Tx) NoteTimes(l *Ledger) {
 	}
 }
 
-// noteBack settles what was put back into the project: that it has a new ctime is our
-// doing, and what the session has for it is a change again.
+// noteBack settles objects that were put back into the project: nsrun caused their new
+// ctimes, and the session's versions are changes again.
 func (t *Tx) noteBack(l *Ledger) {
 	again := map[store.Place]bool{} // directories that were made again
 	for _, m := range t.Journal.Moves {
@@ -141,7 +141,7 @@ func (t *Tx) noteBack(l *Ledger) {
 		if at := (store.Place{Root: n.Root, Path: string(n.Path)}); n.Old.Ino != 0 {
 			now, ok := t.look(at)
 			if !ok || !n.Clean || !n.Old.same(now) && !again[at] {
-				// Somebody else's doing: a conflict as before.
+				// Somebody else changed it: it stays a conflict.
 				if own, was := l.At[at]; was {
 					own.Done = false
 					l.Set(at, own)
@@ -159,8 +159,8 @@ func (t *Tx) noteBack(l *Ledger) {
 	t.NoteTimes(l)
 }
 
-// noteCopies settles what is in directories of which copies were put back, or that were made
-// again: all of it has new ctimes. It fails if the project could not be looked at.
+// noteCopies settles everything in directories that were made again, or of which copies were
+// put back, because all of it has new ctimes. It fails if the project cannot be looked at.
 func (t *Tx) noteCopies(l *Ledger) error {
 	var below func(at store.Place) error
 	below = func(at store.Place) error {
@@ -195,8 +195,8 @@ func (t *Tx) noteCopies(l *Ledger) error {
 	return t.LookErr
 }
 
-// NoteDoors notes that the ctimes of directories that had to be opened are our doing. It is
-// to be called after whatever else looks at the project.
+// NoteDoors notes the ctimes of directories whose modes nsrun changed. Call it after
+// everything else that looks at the project.
 func (t *Tx) NoteDoors(l *Ledger) error {
 	if err := t.Doors.Relock(); err != nil {
 		return err

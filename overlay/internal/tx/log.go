@@ -10,16 +10,16 @@ import (
 // A Log is the transactions of one session.
 type Log struct {
 	Dir   *tree.Handle // the session's
-	Path  string       // its
+	Path  string       // of Dir
 	Roots []string     // the projects' paths
 	Book  *store.Book
-	last  int // the number of the transaction that was begun last
+	last  int // the number of the newest transaction
 
-	Open    func(root int) (*tree.Handle, error) // opens a project's directory, which it keeps
+	Open    func(root int) (*tree.Handle, error) // opens a project's directory; the handle is borrowed
 	Meta    func() *store.Meta
 	SetMeta func(*store.Meta, *tree.Flusher) error
 
-	// For tests: rename only as every file system can; stages in the project always; exchanged directories get the time
-	// of that.
+	// For tests. Plain: use no flags of renameat2(2). Far: always make stages in the project. Stamps: exchanged
+	// directories get a new time.
 	Plain, Far, Stamps bool
 }

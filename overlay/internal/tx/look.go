@@ -22,13 +22,13 @@ func (t *Tx) readDir(at store.Place) ([]string, error) {
 	return d.Names()
 }
 
-// readable opens a directory of the project to read what is in it: what its owner cannot
-// read is unlocked for that.
+// readable opens a directory of the project for reading. If its owner cannot read it, it is
+// unlocked for that.
 func (t *Tx) readable(at store.Place) (tree.Dir, error) {
 	return t.reader(at.Root).At(at.Path)
 }
 
-// reader is a project to read from, with readable directories.
+// reader returns a project in which directories are unlocked for reading.
 func (t *Tx) reader(root int) *tree.Real {
 	return &tree.Real{H: t.low[root], Unlock: true, Book: t.s.Book.Keeper(false, root), Unbook: t.s.Book.Unnote,
 		Changed: func(path string, before tree.Stat, h *tree.Handle) {
@@ -36,7 +36,7 @@ func (t *Tx) reader(root int) *tree.Real {
 		}}
 }
 
-// look tells what is at a place of the project.
+// look looks at a place of the project.
 func (t *Tx) look(at store.Place) (tree.Stat, bool) {
 	dir, name := tree.SplitPath(at.Path)
 	if at.Path == "." {
@@ -70,7 +70,7 @@ func (t *Tx) look(at store.Place) (tree.Stat, bool) {
 	return st, err == nil
 }
 
-// noteLook keeps the first error of look that does not say that nothing is there.
+// noteLook keeps the first error of look, except those that mean that nothing is there.
 func (t *Tx) noteLook(at store.Place, err error) {
 	switch err {
 	case nil, unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EACCES:

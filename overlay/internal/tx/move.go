@@ -18,7 +18,7 @@ func (t *Tx) conflict(n Node, why string) error {
 	return &ClashError{[]Clash{{Root: t.s.Roots[n.Root], Path: string(n.Path), Why: why}}}
 }
 
-// exchange swaps two names. XFS gives directories the time of that: they get back the one they had.
+// exchange swaps two names. XFS sets the times of exchanged directories, so they are restored.
 func (t *Tx) exchange(a *tree.Handle, from string, b *tree.Handle, to string) error {
 	if t.Plain {
 		return unix.EINVAL
@@ -37,7 +37,7 @@ func (t *Tx) exchange(a *tree.Handle, from string, b *tree.Handle, to string) er
 	return nil
 }
 
-// keepTime gives a directory the modification time back that it had. Where that is not allowed it has a newer one.
+// keepTime restores the modification time of a directory. If that is not allowed, the directory keeps the newer one.
 func (t *Tx) keepTime(d *tree.Handle, name string, was tree.Stat) {
 	if !was.IsDir() {
 		return
@@ -55,9 +55,9 @@ func (t *Tx) keepTime(d *tree.Handle, name string, was tree.Stat) {
 	}
 }
 
-// across exchanges or moves directories among other objects: x goes from a to b, y the
-// other way. A directory that gets another parent must be writable, for whoever is not
-// root (rename(2)): it is made so for the moment.
+// across exchanges or moves objects: x goes from a to b, y the other way. A directory that
+// gets another parent must be writable for a user who is not root (rename(2)), so it is made
+// writable meanwhile.
 func across(a *tree.Handle, from string, x Ident, b *tree.Handle, to string, y Ident, rename func() error) error {
 	if !x.closed() && !y.closed() {
 		return rename()
@@ -75,13 +75,13 @@ func across(a *tree.Handle, from string, x Ident, b *tree.Handle, to string, y I
 	return errors.Join(x.chmod(b, to, 0), y.chmod(a, from, 0))
 }
 
-// closed reports whether the object is a directory that we own and may not write to.
+// closed reports whether the object is a directory that the caller owns but may not write to.
 func (id Ident) closed() bool {
 	return id.Mode&unix.S_IFMT == unix.S_IFDIR && id.Mode&0o200 == 0 && !tree.IsRoot() && tree.Stat{UID: id.UID}.Owned()
 }
 
-// chmod sets the mode of the directory name to what it is to be, and more, if it is
-// closed otherwise. That something else is there, or nothing, is not an error.
+// chmod sets the mode of a closed directory to its own mode and more. It is not an error if
+// something else is there, or nothing.
 func (id Ident) chmod(d *tree.Handle, name string, more uint32) error {
 	if !id.closed() {
 		return nil
@@ -101,27 +101,27 @@ func (id Ident) chmod(d *tree.Handle, name string, more uint32) error {
 	return err
 }
 
-// moveNew renames to a name at which nothing is.
+// moveNew renames to a name that is free.
 func (t *Tx) moveNew(a *tree.Handle, from string, b *tree.Handle, to string) error {
 	if !t.Plain {
 		if err := a.RenameTo(from, b, to, unix.RENAME_NOREPLACE); err != unix.EINVAL {
 			return err
 		}
 	}
-	// Not every file system can do it in one step.
+	// Some file systems cannot do that in one step.
 	if _, found, err := b.LstatIf(to); err != nil || found {
 		return cmp.Or[error](err, unix.EEXIST)
 	}
 	return a.RenameTo(from, b, to, 0)
 }
 
-// spare is where an old object is on its way, where two names cannot be exchanged.
+// spare is the temporary name of an old object, for file systems that cannot exchange names.
 func spare(obj string) string { return obj + ".old" }
 
-// theirs is where what somebody else put in the place of an object goes by force.
+// theirs is the name to which Force moves what somebody else put in the place of an object.
 func theirs(obj string) string { return obj + ".theirs" }
 
-// put does a move, as far as it is not done.
+// put does what is left to do of a move.
 func (t *Tx) put(i int, fresh bool) error {
 	m := t.Journal.Moves[i]
 	n := t.Journal.Nodes[m.First]
@@ -147,7 +147,7 @@ func (t *Tx) put(i int, fresh bool) error {
 			return n.New.chmod(d, name, 0) // done
 		case n.Old.Ino != 0 && found && n.Old.is(now), n.Old.Ino == 0 && !found:
 		case n.Old.Ino != 0 && !found && st != nil:
-			// Between the two steps that an exchange took; or somebody removed it since.
+			// An exchange in two steps was interrupted, or somebody removed the object since.
 			if got, have, err := st.LstatIf(obj); err != nil || !have || !n.New.is(got) {
 				return cmp.Or(err, t.conflict(n, whyNow))
 			}
@@ -171,7 +171,7 @@ func (t *Tx) put(i int, fresh bool) error {
 	}
 	err = across(st, obj, n.New, d, name, n.Old, func() error { return t.exchange(st, obj, d, name) })
 	if err == unix.EINVAL {
-		// For a moment there is nothing at the name.
+		// The name is missing for a moment.
 		if err := t.moveAway(d, name, st, spare(obj), n, fresh); err != nil {
 			return err
 		}
@@ -187,8 +187,8 @@ func (t *Tx) put(i int, fresh bool) error {
 	if err != nil {
 		return err
 	}
-	// What was there must be what was compared: somebody may have saved a file a
-	// moment ago.
+	// The old object must be the one that was compared: somebody may have saved the
+	// file a moment ago.
 	if got, err := st.Lstat(obj); err != nil || !n.Old.Unchanged(got) || !t.asFound(st, obj, n, fresh) {
 		if back := across(d, name, n.New, st, obj, Ident{}, func() error { return t.exchange(st, obj, d, name) }); back != nil {
 			return errors.Join(tree.OrMoved(err), back)
@@ -198,7 +198,7 @@ func (t *Tx) put(i int, fresh bool) error {
 	return nil
 }
 
-// carry moves an object to a name at which nothing is.
+// carry moves an object to a name that is free.
 func (t *Tx) carry(a *tree.Handle, from string, id Ident, b *tree.Handle, to string) error {
 	return across(a, from, id, b, to, Ident{}, func() error { return t.moveNew(a, from, b, to) })
 }
@@ -228,8 +228,8 @@ func (t *Tx) moveAway(d *tree.Handle, name string, st *tree.Handle, to string, n
 	return nil
 }
 
-// asFound reports whether a directory that was moved away holds what it held when it was
-// looked at: somebody may have made or changed something in it meanwhile.
+// asFound reports whether a directory that was moved away has the same content as when it
+// was compared. Somebody may have made or changed something in it meanwhile.
 func (t *Tx) asFound(st *tree.Handle, name string, n Node, fresh bool) bool {
 	if !fresh || n.Old.Mode&unix.S_IFMT != unix.S_IFDIR || n.Newest == 0 {
 		return true
@@ -245,8 +245,8 @@ func (t *Tx) asFound(st *tree.Handle, name string, n Node, fresh bool) bool {
 	return err == nil && below == n.Below && newest <= n.Newest
 }
 
-// takeBack undoes a move, as far as it was done. What somebody else put in the place
-// stays there; then the old object stays in the stage.
+// takeBack undoes what was done of a move. If somebody else put something in the place of
+// the object, that stays, and the old object stays in the stage.
 func (t *Tx) takeBack(i int) error {
 	if slices.Contains(t.asIs, i) {
 		return nil
@@ -256,7 +256,7 @@ func (t *Tx) takeBack(i int) error {
 	dir, name := tree.SplitPath(string(n.Path))
 	st, obj := t.Stage(m), strconv.Itoa(i)
 	if st == nil {
-		return nil // it was never made, or is gone since all is done
+		return nil // it was never made, or everything is done and it was removed
 	}
 	d, err := t.Doors.open(store.Place{Root: n.Root, Path: dir})
 	if err != nil {
@@ -311,7 +311,7 @@ func (t *Tx) takeBack(i int) error {
 		if err != unix.EINVAL {
 			return err
 		}
-		// Exchanged before, but not now: another kernel.
+		// This kernel cannot exchange, the one that did the commit could.
 		if err := t.moveNew(st, obj, st, spare(obj)); err != nil {
 			return err
 		}
@@ -322,9 +322,9 @@ func (t *Tx) takeBack(i int) error {
 	return t.carry(st, spare(obj), n.Old, d, name)
 }
 
-// giveBack is takeBack where the old object is neither in the project nor in the stage:
-// somebody put another one in its place just before it was to be moved away. That one may
-// be in the stage, and goes back.
+// giveBack is takeBack if the old object is neither in the project nor in the stage:
+// somebody replaced it just before it was moved away. The replacement may be in the stage,
+// and goes back.
 func (t *Tx) giveBack(d *tree.Handle, name string, st *tree.Handle, obj string, n Node, now tree.Stat, found bool) error {
 	got, have, err := st.LstatIf(obj)
 	switch {
@@ -344,7 +344,7 @@ func (t *Tx) giveBack(d *tree.Handle, name string, st *tree.Handle, obj string, 
 	case !found && have && !n.New.is(got):
 		return t.moveNew(st, obj, d, name)
 	}
-	return nil // we never had it
+	return nil // it was never moved
 }
 
 // leave notes that an old object stays where it is.
@@ -359,10 +359,10 @@ func (t *Tx) leave(n Node, st *tree.Handle, obj string) error {
 	return nil
 }
 
-// removeEmptied removes a directory that what was in it was moved out of.
+// removeEmptied removes a directory whose content was moved out of it.
 func (t *Tx) removeEmptied(d *tree.Handle, name string, n Node) error {
 	switch err := d.Unlink(name, unix.AT_REMOVEDIR); err {
-	case nil, unix.ENOENT, unix.ENOTDIR: // gone, or what takes its place is there
+	case nil, unix.ENOENT, unix.ENOTDIR: // it is gone, or the new object is in its place
 		return nil
 	case unix.ENOTEMPTY, unix.EEXIST:
 		return t.conflict(n, whyNow)
@@ -371,8 +371,8 @@ func (t *Tx) removeEmptied(d *tree.Handle, name string, n Node) error {
 	}
 }
 
-// makeEmptied makes a directory again, open to us: setEmptied gives it its attributes
-// when all is in it.
+// makeEmptied makes a directory again, with access for the caller. setEmptied gives it its
+// attributes when its content is there.
 func (t *Tx) makeEmptied(d *tree.Handle, name string, n Node) error {
 	err := d.Mkdir(name)
 	if err != unix.EEXIST {

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// plan fills in the journal, but for the identities of what is not made yet.
+// plan fills in the journal, except the identities of objects that are not made yet.
 func (c *Writer) plan() error {
 	t := c.Tx
 	for i := 0; i < len(c.Items); i++ {
 		n := c.Items[i]
-		// A file with other names gets its time alone only if it is another file then, as
-		// it was in the sandbox.
+		// If a file has other names, only this name gets the new time, as in the sandbox: it becomes
+		// another file.
 		if n.TimeOnly && (n.Low.IsDir() || n.Low.Nlink == 1) {
 			if err := c.touch(store.Place{Root: n.Root, Path: n.At}, n.Low, n.Up.Mtime.Nano()); err != nil {
 				return err
@@ -64,7 +64,7 @@ func (c *Writer) plan() error {
 			if !n.HasUp {
 				continue
 			}
-			// What takes the directory's place finds nothing there.
+			// The directory is gone when the new object takes its place.
 			first = c.addNode(Node{Root: n.Root, Path: store.Text(n.At)}, n)
 		}
 		m := Move{First: first, End: first + 1}
@@ -95,8 +95,8 @@ func (c *Writer) addNode(j Node, n Item) int {
 	return len(c.planned) - 1
 }
 
-// empty plans the removal of a directory that cannot be renamed: what is in it is moved,
-// and then it is removed, and all directories in it before.
+// empty plans the removal of a directory that cannot be renamed: the objects in it are
+// moved, then the directories are removed, the innermost first.
 func (c *Writer) empty(first int, n Item) error {
 	t := c.Tx
 	dirs := []int{first}
@@ -123,7 +123,7 @@ func (c *Writer) empty(first int, n Item) error {
 	return err
 }
 
-// emptied reads what a directory is to be made again with.
+// emptied reads the attributes with which a directory can be made again.
 func (c *Writer) emptied(at store.Place) (*Emptied, error) {
 	d, err := c.Tx.readable(at)
 	if err != nil {
@@ -135,7 +135,7 @@ func (c *Writer) emptied(at store.Place) (*Emptied, error) {
 		return nil, err
 	}
 	if !tree.IsRoot() && !st.Owned() {
-		return nil, unix.EPERM // it could not be given to its owner again
+		return nil, unix.EPERM // an undo could not give it its owner
 	}
 	x, err := d.Xattrs()
 	if err != nil {
@@ -144,9 +144,9 @@ func (c *Writer) emptied(at store.Place) (*Emptied, error) {
 	return &Emptied{Access{Mode: st.Perm(), UID: st.UID, GID: st.GID, Xattrs: x.Raw()}, st.Mtime.Nano()}, nil
 }
 
-// touchDir notes that the entries of a directory change, and what its time is to be.
+// touchDir notes that the entries of a directory change, and which time it gets.
 func (c *Writer) touchDir(at store.Place) error {
-	if c.entered[at] { // touched may have it for a change of its own, without a look at where it lies
+	if c.entered[at] { // not touched: that may be for a change of the directory itself, which does not check the device
 		return nil
 	}
 	if c.entered == nil {
@@ -167,7 +167,7 @@ func (c *Writer) touchDir(at store.Place) error {
 		return fail(err)
 	}
 	if c.Sides[at.Root].Dev != low.Dev {
-		// A subvolume: renaming into it works from within only.
+		// A subvolume: only objects that are in it can be renamed within it.
 		c.Apart[store.Place{Root: at.Root, Path: at.Path}] = true
 	}
 	return c.touch(at, low, st.Mtime.Nano())
@@ -195,7 +195,7 @@ func (c *Writer) touch(at store.Place, low tree.Stat, after int64) error {
 	return nil
 }
 
-// regard reads what changes of a directory that stays.
+// regard reads which attributes of a directory change.
 func (c *Writer) regard(n Item) (Regard, error) {
 	up, err := c.Sides[n.Root].Source(n.At)
 	if err != nil {
@@ -206,9 +206,9 @@ func (c *Writer) regard(n Item) (Regard, error) {
 		After:  Access{Mode: n.Up.Perm(), UID: n.Up.UID, GID: n.Up.GID},
 	}
 	if n.At == "." {
-		// Only what the sandboxed command changed: the upper directory may not have
-		// had the project's owner to begin with. Extended attributes are not
-		// compared.
+		// Only what the sandboxed command changed: the upper directory may have had
+		// another owner than the project from the beginning. Extended attributes are
+		// not compared.
 		b := c.Sides[n.Root].Base
 		if n.Up.Perm() == b.Mode {
 			r.After.Mode = r.Before.Mode

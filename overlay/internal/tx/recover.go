@@ -14,8 +14,8 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// Begin makes the directory of the next transaction. The session is in the list of those
-// that are to be looked after before: what is made from then on is removed after a crash.
+// Begin makes the directory of the next transaction. Before that, it adds the session to
+// the list of sessions to recover, so that after a crash everything is removed.
 func (s *Log) Begin() (_ *Tx, err error) {
 	if err := s.Book.MarkPending(); err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (s *Log) Begin() (_ *Tx, err error) {
 	return t, t.openRoots()
 }
 
-// Reopen opens a transaction that was begun before.
+// Reopen opens an earlier transaction.
 func (s *Log) Reopen(n int) (_ *Tx, err error) {
 	t := &Tx{s: s, N: n, Doors: Doors{s: s}}
 	defer func() {
@@ -88,7 +88,7 @@ func (s *Log) Reopen(n int) (_ *Tx, err error) {
 		if t.Journal, err = DecodeJournal(data, len(s.Roots)); err != nil {
 			return nil, err
 		}
-	} else if err != unix.ENOENT { // without one nothing was done yet
+	} else if err != unix.ENOENT { // without a journal, nothing was done
 		return nil, err
 	}
 	t.Begun = t.Journal != nil
@@ -101,7 +101,7 @@ func (s *Log) Reopen(n int) (_ *Tx, err error) {
 	return t, t.openStages()
 }
 
-// List lists the directories of transactions, the oldest first.
+// List returns the numbers of the transactions, oldest first.
 func (s *Log) List() ([]int, error) {
 	names, err := below(s.Dir)
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *Log) List() ([]int, error) {
 	return list, nil
 }
 
-// Recover finishes the transaction n if it is done, or takes it back, and tells which.
+// Recover finishes transaction n if it is done, else takes it back. It returns what it did.
 func (s *Log) Recover(n int, done bool) (string, error) {
 	t, err := s.Reopen(n)
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *Log) Recover(n int, done bool) (string, error) {
 		}
 		return "a commit was finished", tree.InTurn(t.Flush, t.DropStages)
 	}
-	if t.Journal == nil || t.Objects == nil { // nothing was done yet, or End had begun to remove it
+	if t.Journal == nil || t.Objects == nil { // nothing was done, or End was removing it
 		return "a commit was taken back", tree.InTurn(t.DropStages, t.remove)
 	}
 	// A stage that somebody removed is made again from the copies.

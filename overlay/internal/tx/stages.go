@@ -16,9 +16,9 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// makeStages finds out for each move where its objects are to wait, and makes the
-// directories for that in projects that the session's own cannot be renamed to. apart
-// are directories that need one of their own.
+// makeStages decides for each move in which stage its objects are, and makes stages in the
+// projects to which objects cannot be renamed from the session's own directory. apart are
+// directories that need stages of their own.
 func (t *Tx) makeStages(apart map[store.Place]bool) error {
 	index := map[store.Place]int{} // of the stage in a directory, plus one
 	mount, err := t.Objects.Mount()
@@ -73,7 +73,7 @@ func (t *Tx) makeStages(apart map[store.Place]bool) error {
 	return t.buildStages()
 }
 
-// writable reports whether we may make something in a directory of a project.
+// writable reports whether the caller may create files in a directory of a project.
 func (t *Tx) writable(at store.Place) bool {
 	if tree.IsRoot() {
 		return true
@@ -82,7 +82,7 @@ func (t *Tx) writable(at store.Place) bool {
 	return err == nil && unix.Faccessat(int(d.FD), ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS) == nil
 }
 
-// buildStages makes the stages' directories, once it is written down where.
+// buildStages makes the directories of the stages, after it has recorded their names.
 func (t *Tx) buildStages() error {
 	if len(t.staged) == 0 {
 		return nil
@@ -124,8 +124,8 @@ func (t *Tx) buildStages() error {
 	return nil
 }
 
-// DropStages removes the stages that were made in projects, and what is left in them.
-// Their directories' times are as they were.
+// DropStages removes the stages in projects, with everything in them. It restores the times
+// of the directories that had them.
 func (t *Tx) DropStages() error {
 	if len(t.staged) == 0 {
 		return nil
@@ -165,8 +165,8 @@ func (t *Tx) DropStages() error {
 	return nil
 }
 
-// timeOf is the modification time that a stage's directory is to have when the stage is
-// gone: from before it was made, or what the transaction gives it.
+// timeOf is the modification time that a directory gets when the stage in it was removed:
+// the one before the stage was made, or the one that the transaction sets.
 func (t *Tx) timeOf(st Stage) int64 {
 	if t.Journal == nil {
 		return st.Before
@@ -196,7 +196,7 @@ func (t *Tx) Flush() error {
 	return nil
 }
 
-// FlushProject gives f what was renamed in the project, as far as it does not wait itself.
+// FlushProject adds the directories in which something was renamed to f, or flushes them itself.
 func (t *Tx) FlushProject(f *tree.Flusher) error {
 	if len(t.Journal.Moves) > tree.FsyncMost {
 		return t.syncRoots()
@@ -215,7 +215,7 @@ func (t *Tx) FlushProject(f *tree.Flusher) error {
 		switch err {
 		case nil, unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
 			return nil
-		case unix.EACCES: // we may not list it, hence not open it for this
+		case unix.EACCES: // the caller may not list it, so it cannot be opened for that
 			return t.syncRoots()
 		}
 		return &fs.PathError{Op: "flush", Path: filepath.Join(t.s.Roots[at.Root], at.Path), Err: err}

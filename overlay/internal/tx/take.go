@@ -17,18 +17,17 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// A commit of all that a session has moves large files and new directories out of the upper
-// directory, and copies nothing. They are moved when the journal is on disk, first to where
-// copies would wait. An undo moves them back: until then the session has ended, and nothing
-// is mounted over what is missing in it.
+// A commit of everything that a session has does not copy large files and new directories,
+// but moves them out of the upper directory. It does so when the journal is on disk, and
+// first moves them to the place of the copies. An undo moves them back. Until then the
+// session has ended, so no mount needs them.
 
-// takeFrom is from how many bytes on a file is moved, if it is not one of many. A copy of
-// a small one costs little, and the session still has it if somebody overwrites it in the
-// project.
+// takeFrom is the size, in bytes, from which a single file is moved. Copying a smaller one
+// costs little, and the session keeps it if somebody overwrites it in the project.
 const takeFrom = 1 << 20
 
-// take plans to move the new object of move i, with all that is in it, and reports whether
-// it is to be moved.
+// take plans to move the new object of move i, with everything in it. It reports whether
+// that is possible.
 func (c *Writer) take(i int) (bool, error) {
 	j, m := c.Tx.Journal, &c.Tx.Journal.Moves[i]
 	n := c.planned[m.First]
@@ -62,14 +61,14 @@ func (c *Writer) take(i int) (bool, error) {
 	return true, nil
 }
 
-// upper opens the directory of the upper directory in which n is, or was.
+// upper opens the directory in the upper directory that has, or had, n.
 func (t *Tx) upper(n Node) (*tree.Handle, string, error) {
 	dir, name := tree.SplitPath(string(n.Path))
 	d, err := t.s.Dir.Open(tree.JoinPath(store.UpperName(n.Root), dir), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	return d, name, err
 }
 
-// mark gives what a move takes its marks again, in the upper directory, or takes them away.
+// mark sets or removes the overlayfs marks of the objects that a move takes, in the upper directory.
 func (t *Tx) mark(m Move, set bool) error {
 	for _, n := range t.Journal.Nodes[m.First:m.End] {
 		if len(n.Marks) == 0 {
@@ -88,7 +87,7 @@ func (t *Tx) mark(m Move, set bool) error {
 	return nil
 }
 
-// fetchAll moves what is to be taken to where it waits, as far as it is still in the upper directory.
+// fetchAll moves the objects that are taken from the upper directory to the transaction's, unless that was done before.
 func (t *Tx) fetchAll() error {
 	from := map[store.Place]bool{}
 	for i, m := range t.Journal.Moves {
@@ -108,7 +107,7 @@ func (t *Tx) fetchAll() error {
 	if len(from) == 0 {
 		return nil
 	}
-	// A crash must not leave it in the project and in the upper directory.
+	// A crash must not leave them both in the project and in the upper directory.
 	err := t.flushTaken(from)
 	if err != nil {
 		err = &fs.PathError{Op: "flush", Path: t.s.Path, Err: err}
@@ -151,7 +150,7 @@ func (t *Tx) fetch(i int) (got bool, err error) {
 	return true, t.moveNew(d, name, t.Objects, strconv.Itoa(i))
 }
 
-// bringAll moves what was taken to the upper directory again, as far as the project has it no more.
+// bringAll moves taken objects back to the upper directory, except those that the project still has.
 func (t *Tx) bringAll() error {
 	if !t.Begun || t.Objects == nil || !slices.ContainsFunc(t.Journal.Moves, func(m Move) bool { return m.Taken }) {
 		return nil
@@ -186,7 +185,7 @@ func (t *Tx) bring(i int, m Move) error {
 		if found && n.New.is(st) { // it never left, or was brought before
 			return t.mark(m, true)
 		}
-		return nil // it is in the project still, or somebody removed it
+		return nil // it is still in the project, or somebody removed it
 	}
 	own, err := t.pristine(t.Objects, obj, m)
 	switch {
@@ -202,8 +201,8 @@ func (t *Tx) bring(i int, m Move) error {
 	return tree.InTurn(func() error { return t.moveNew(t.Objects, obj, d, name) }, func() error { return t.mark(m, true) })
 }
 
-// bringCopy is bring for what somebody changed in the project. That stays where it is, to be kept aside, and the session
-// gets a copy of what is there of its own.
+// bringCopy is bring for an object that somebody changed in the project. The object stays in the transaction, which is
+// kept aside, and the session gets a copy of the session's part of it.
 func (t *Tx) bringCopy(m Move, obj string, d *tree.Handle, name string) error {
 	const suffix = ".back"
 	if err := tree.RemoveTree(t.Objects, obj+suffix); err != nil {
@@ -241,7 +240,7 @@ func (t *Tx) bringCopy(m Move, obj string, d *tree.Handle, name string) error {
 	return tree.InTurn(k.FinishDirs, k.Flush.Wait, func() error { return t.moveNew(t.Objects, obj+suffix, d, name) })
 }
 
-// retimeUpper gives the directories of the upper directory that something was taken from the times they had.
+// retimeUpper restores the times of the directories in the upper directory from which something was taken.
 func (t *Tx) retimeUpper() error {
 	if !t.Begun {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Undone writes down that the transaction is not in force any more.
+// Undone records that the transaction is no longer in force.
 func (t *Tx) Undone() error {
 	var l Ledger
 	l.Load(t.s.Meta())
@@ -41,14 +41,14 @@ func (t *Tx) Undone() error {
 	return nil
 }
 
-// SinceThen looks for objects of the commit that were changed after it. They are conflicts or, with Force, are kept
-// aside. equal reports whether an object in a directory of the project is what the session has.
+// SinceThen looks for objects of the commit that were changed after it. They are conflicts; with Force, they are kept
+// aside. equal reports whether an object in a directory of the project is equal to the session's.
 func (t *Tx) SinceThen(ctx context.Context, note func(store.Place) bool, equal func(store.Place, tree.Dir, tree.Stat) bool) error {
 	objects, err := t.Objects.Stat()
 	if err != nil {
 		return &fs.PathError{Op: "look at", Path: t.s.Path, Err: err}
 	}
-	// When the commit had put all into place. What is later may still be its own doing, after a crash.
+	// When the commit had put everything into place. After a crash, it may have caused later changes, too.
 	ended, disowned := objects.Ctime, false
 	var list []Clash
 	add := func(n Node, path, why string, now tree.Stat, found bool) {
@@ -70,7 +70,7 @@ func (t *Tx) SinceThen(ctx context.Context, note func(store.Place) bool, equal f
 			n := t.Journal.Nodes[k]
 			at := store.Place{Root: n.Root, Path: string(n.Path)}
 			now, found := t.look(at)
-			// What is taken goes to the session as it is.
+			// A taken object goes back to the session as it is.
 			if found && !m.Taken && n.New.Unchanged(now) && now.Ctime > ended && !t.equals(at, now, equal) {
 				n.New.Foreign, t.Journal.Nodes[k].New.Foreign, disowned = true, true, true
 			}
@@ -81,7 +81,7 @@ func (t *Tx) SinceThen(ctx context.Context, note func(store.Place) bool, equal f
 				}
 			case found && !n.New.Unchanged(now) && t.refreshed(n, now):
 				t.Journal.Nodes[k].New = identify(now)
-			case m.Dir != nil && found && made[at].is(now): // what took its place is looked at itself
+			case m.Dir != nil && found && made[at].is(now): // the object that took its place has its own turn
 			case n.New.Ino == 0 && found:
 				add(n, at.Path, whyMadeThen, now, true)
 			case n.New.Ino == 0:
@@ -114,7 +114,7 @@ func (t *Tx) SinceThen(ctx context.Context, note func(store.Place) bool, equal f
 	if !t.Force {
 		return &ClashError{list}
 	}
-	if disowned { // whoever goes on after a crash keeps it too
+	if disowned { // a recovery after a crash has to keep it, too
 		if err := t.Seal(nil); err != nil {
 			return &fs.PathError{Op: "write journal", Path: t.s.Path, Err: err}
 		}
@@ -122,7 +122,7 @@ func (t *Tx) SinceThen(ctx context.Context, note func(store.Place) bool, equal f
 	return nil
 }
 
-// keepNewTimes makes t leave alone the times of directories in which somebody did something since the commit.
+// keepNewTimes makes t keep the times of directories that somebody changed since the commit.
 func (t *Tx) keepNewTimes() {
 	t.times = slices.Clone(t.Journal.Times)
 	t.Journal.Times = slices.DeleteFunc(t.Journal.Times, func(r Retime) bool {
@@ -178,10 +178,10 @@ func (j *Journal) made() (made map[store.Place]Ident, inside map[store.Place]map
 	return made, inside
 }
 
-// IndexMost is up to how many bytes an index of git is read: that of a million files is not larger.
+// IndexMost is the size, in bytes, up to which an index of git is read. That of a million files is smaller.
 const IndexMost = 128 << 20
 
-// refreshed reports whether an index of git is another one now, in which the same is staged.
+// refreshed reports whether an index of git was replaced by another one in which the same is staged.
 func (t *Tx) refreshed(n Node, now tree.Stat) bool {
 	if n.Staged == "" || !now.IsReg() || n.New.Mode != now.Mode || n.New.UID != now.UID || n.New.GID != now.GID || now.Size > IndexMost {
 		return false
@@ -226,8 +226,8 @@ const (
 	whyGoneThen = "was removed from the project since the commit"
 )
 
-// Restage copies backups to where they can be renamed from, for roots on other file
-// systems than the session.
+// Restage copies backups to new stages, for roots on other file systems than the
+// session's.
 func (t *Tx) Restage(ctx context.Context) error {
 	lost := map[int]bool{} // moves whose stage is gone
 	for i, m := range t.Journal.Moves {
@@ -302,8 +302,8 @@ func (t *Tx) Restage(ctx context.Context) error {
 	return nil
 }
 
-// subvolumes are directories that something is moved into, and that are on another device
-// than their root: renaming into them works from within only.
+// subvolumes are the directories into which something is moved and that are on another
+// device than their root. Only objects that are in them can be renamed within them.
 func (t *Tx) subvolumes() (map[store.Place]bool, error) {
 	apart := map[store.Place]bool{}
 	for _, m := range t.Journal.Moves {
@@ -326,8 +326,8 @@ func (t *Tx) subvolumes() (map[store.Place]bool, error) {
 	return apart, nil
 }
 
-// stays tells which copies need not be made again: another name of the file is in the
-// project still, as it was.
+// stays finds the copies that need not be made, because another name of the same file is
+// unchanged in the project.
 func (t *Tx) stays(copies *tree.Handle) map[tree.Inode]tree.Copied {
 	links := map[tree.Inode]tree.Copied{}
 	for _, s := range t.Journal.Stays {

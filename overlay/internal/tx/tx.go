@@ -14,15 +14,14 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// A transaction owns the directory tx/N of its session:
+// A Tx is a transaction. It owns the directory tx/N of its session:
 //
 //	journal   what is moved where
-//	objects/  new objects until they are moved into the project, and the old ones
-//	          they took the place of from then on: the backup
-//	copies/   copies of old objects, where the project is on another file system: there
-//	          the objects' place is a stage in the project, which goes with the end of
-//	          the transaction
-//	stages    names of these
+//	objects/  the new objects, and after the exchange the old ones: the backup
+//	copies/   copies of old objects, if the project is on another file system. Its objects
+//	          are exchanged with a stage, a directory in the project, which is removed
+//	          at the end of the transaction
+//	stages    the names of the stages
 type Tx struct {
 	s       *Log
 	N       int
@@ -36,22 +35,22 @@ type Tx struct {
 
 	Doors Doors
 	Begun bool // the project may have been changed
-	Plain bool // rename only as every file system can; for tests
-	Force bool // what somebody else put into a place is moved away
+	Plain bool // use no flags of renameat2(2); for tests
+	Force bool // move away what somebody else put into the place of an object
 
-	Progress func(done, total int) // nil: nobody wants to know
+	Progress func(done, total int) // nil: it is not called
 
-	careful bool // the project may have been used since: what was set may have been changed
+	careful bool // somebody may have used the project since: attributes may differ from the journal's
 
-	LookErr error        // of look
-	seen    *tree.Handle // the project's directory that was looked at last
+	LookErr error        // the first error of look
+	seen    *tree.Handle // the directory of the project that look used last
 	seenAt  store.Place
 
-	asIs  []int    // moves that an undo leaves alone
-	times []Retime // the journal's, before an undo left some alone; nil: they are
+	asIs  []int    // moves that an undo skips
+	times []Retime // the journal's times before an undo removed some of them; nil: it removed none
 
-	// left are objects that could not be put back since somebody else's are in their
-	// place. Nil: none. Where the transaction was kept aside for that, aside is its name.
+	// left are objects that could not be put back, because somebody else's objects are in
+	// their place. Nil: none. If the transaction was kept aside for that, aside is its name.
 	left  []*fs.PathError
 	aside string
 }
@@ -62,7 +61,7 @@ const (
 	copiesName  = "copies"
 )
 
-// openRoots opens the projects' directories, those that the session was made for.
+// openRoots opens the project directories. It is an error if one was replaced.
 func (t *Tx) openRoots() error {
 	t.low = make([]*tree.Handle, len(t.s.Roots))
 	t.Doors = Doors{s: t.s, low: t.low}
@@ -94,7 +93,7 @@ func (t *Tx) openStages() error {
 }
 
 func (t *Tx) Close() {
-	_ = t.Doors.Relock() // where that fails, the book tells whoever comes next
+	_ = t.Doors.Relock() // if that fails, the next process reads in the book what to do
 	for _, list := range [][]*tree.Handle{t.low, t.stages, {t.Objects, t.dir, t.seen}} {
 		for _, h := range list {
 			h.Close()
@@ -104,7 +103,7 @@ func (t *Tx) Close() {
 
 func (t *Tx) abs(n Node) string { return filepath.Join(t.s.Roots[n.Root], string(n.Path)) }
 
-// Stage is where the objects of a move wait; nil where that is gone.
+// Stage is the directory for the objects of a move. Nil: it was removed.
 func (t *Tx) Stage(m Move) *tree.Handle {
 	if m.Stage == 0 {
 		return t.Objects
@@ -115,8 +114,8 @@ func (t *Tx) Stage(m Move) *tree.Handle {
 	return t.stages[m.Stage-1]
 }
 
-// Seal writes the journal, and flushes all that a crash must not take, what staged has
-// among it: nothing in the project was changed before.
+// Seal writes the journal, and flushes it with everything in staged. Until then, nothing in
+// the project is changed.
 func (t *Tx) Seal(staged *tree.Flusher) error {
 	data, err := json.Marshal(t.Journal)
 	if err != nil {

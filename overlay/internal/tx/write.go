@@ -15,10 +15,10 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// Stage makes everything new where it can be renamed from, backs up what could not be
-// renamed to where it is safe, and plans the moves. What can fail for want of space,
-// rights or time fails here; in the project nothing but stages is made. What is to be on
-// disk then is in the copier's flusher.
+// Stage plans the moves, makes all new objects in stages, and copies old objects that
+// cannot be renamed to the session. Everything that can fail for lack of space, permission
+// or time fails here, while only stages were made in the project. The caller flushes the
+// copier's flusher.
 func (c *Writer) Stage(ctx context.Context) error {
 	t := c.Tx
 	c.Copier = tree.Copier{Ctx: ctx, Special: c.Special, Many: len(c.Items) > tree.FsyncMost}
@@ -114,7 +114,7 @@ func (c *Writer) make(i, k int) error {
 	}
 	t.Journal.Nodes[k].New = identify(made)
 	if n.Up.IsReg() && n.Up.Perm()&0o400 == 0 && !tree.IsRoot() {
-		// Opening it took another mode for the moment, and that another ctime.
+		// It had another mode while it was opened, which changed its ctime.
 		if st, ok := c.now(n); ok && st.Same(n.Up) {
 			t.Journal.Nodes[k].Upper = st.Ctime
 		}
@@ -151,8 +151,8 @@ func (c *Writer) makeAt(n Item, st *tree.Handle, path string, dst *tree.Handle) 
 	return c.Copier.Object(src, name, n.Up, st, path, dst)
 }
 
-// twin makes a new name of a file of the project: what the command linked to is as it
-// was. If the project has more names for it, it is linked to these too, as outside a sandbox.
+// twin links to a file of the project, if the command linked to that file and did not change
+// it. The new name is then a link to all names of the file, as outside a sandbox.
 func (c *Writer) twin(n Item, st *tree.Handle, path string, dst *tree.Handle, to string) (tree.Stat, bool, error) {
 	id := tree.Inode{Dev: n.Up.Dev, Ino: n.Up.Ino}
 	if _, ok := c.Copier.Links[id]; ok {
@@ -169,8 +169,8 @@ func (c *Writer) twin(n Item, st *tree.Handle, path string, dst *tree.Handle, to
 	if !made.Same(w.Low) {
 		return tree.Stat{}, false, tree.ErrMoved
 	}
-	// The link gives the file a new ctime, which is no sign of a conflict, and both
-	// names have one time.
+	// The link gives the file a new ctime, which must not be a conflict, and both names
+	// have one time.
 	at := store.Place{Root: n.Root, Path: w.Path}
 	if !c.Changed(at, w.Low) {
 		c.linked = append(c.linked, file{at, w.Low.Ino})

@@ -9,7 +9,7 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// An Item is something that a transaction is to put into the project, or to take out of it.
+// An Item is an object that a transaction puts into the project, or takes out of it.
 type Item struct {
 	tree.Diff
 	Root   int
@@ -19,7 +19,7 @@ type Item struct {
 	Merged []byte // the content of a file that both sides changed; nil: the session's
 }
 
-// A Side is a root, as a writer needs it: what the session has, and what the project has.
+// A Side has the session's and the project's version of a root.
 type Side struct {
 	Up, Low  tree.Tree
 	Base     store.Root
@@ -31,7 +31,7 @@ type Side struct {
 	lastAt string
 }
 
-// Source opens a directory of the session. It belongs to l and is good until the next
+// Source opens a directory of the session. It belongs to l, and is valid until the next
 // call.
 func (l *Side) Source(path string) (tree.Dir, error) {
 	if l.last != nil && l.lastAt == path {
@@ -46,7 +46,7 @@ func (l *Side) Source(path string) (tree.Dir, error) {
 	return d, nil
 }
 
-// release gives up what Source returned: what was unlocked for that has its own mode again.
+// release closes what Source returned. Directories that were unlocked for that get their own modes back.
 func (l *Side) release() {
 	if l.last != nil {
 		l.last.Close()
@@ -60,19 +60,19 @@ func (l *Side) Close() {
 	l.Low.Close()
 }
 
-// A file is one of the project that nobody had changed since the session began.
+// A file is one of the project that nobody changed after the session began.
 type file struct {
 	store.Place
 	ino uint64
 }
 
-// A rootFile is a file by its number in a root: another root can be on another file system, which has the number too.
+// A rootFile identifies a file by its inode number and its root, because roots can be on different file systems.
 type rootFile struct {
 	root int
 	ino  uint64
 }
 
-// A Writer makes everything new of a transaction, and plans what is moved where.
+// A Writer plans a transaction, and makes its new objects.
 type Writer struct {
 	Tx      *Tx
 	Items   []Item // in path order
@@ -81,18 +81,18 @@ type Writer struct {
 	Changed func(at store.Place, st tree.Stat) bool // somebody changed it since the session began
 	Special bool                                    // setuid bits and the like are copied too
 
-	Take bool // the session has nothing left afterwards: what is large is moved, not copied
+	Take bool // nothing is left in the session afterwards, so large objects are moved instead of copied
 
-	Progress func(made int, bytes int64) // nil: nobody wants to know
+	Progress func(made int, bytes int64) // nil: it is not called
 
-	planned []Item               // what the journal's nodes are made of
+	planned []Item               // of each node of the journal
 	linked  []file               // files of the project that get more names
 	entered map[store.Place]bool // directories in which entries change
-	touched map[store.Place]bool // what is in the journal's times
-	retimes map[rootFile]int64   // what these are to be, of files
-	stays   []Stay               // those of the journal that nobody had changed since the session began
+	touched map[store.Place]bool // the places in the journal's times
+	retimes map[rootFile]int64   // the new times of files among them
+	stays   []Stay               // those of the journal that nobody changed after the session began
 	Copier  tree.Copier
-	Apart   map[store.Place]bool // directories that objects cannot be renamed to from elsewhere
+	Apart   map[store.Place]bool // directories to which objects cannot be renamed from elsewhere
 	made    int
 
 	lastDst   *tree.Handle // the directory in a stage that was written to last
@@ -104,7 +104,7 @@ func (c *Writer) Close() {
 	c.lastDst.Close()
 }
 
-// progress tells that one more object is made.
+// progress reports that one more object was made.
 func (c *Writer) progress() {
 	if c.made++; c.Progress != nil {
 		c.Progress(c.made, c.Copier.Bytes)
