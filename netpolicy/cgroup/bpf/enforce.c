@@ -1,13 +1,13 @@
-// The programs of the enforcer. They are attached to one cgroup, in whose children the sandboxes
-// are: nothing has to be loaded or attached for one more sandbox.
+// The programs of the enforcer. They are attached to the parent cgroup of all sandboxes, so
+// nothing has to be loaded or attached for another sandbox.
 //
 //	socket()        create       only TCP and UDP
-//	connect()       connect4/6   the address and port are allowed, or a server of the sandbox's own
+//	connect()       connect4/6   the address and port are allowed, or it is a server of this sandbox
 //	sendto() …      sendmsg4/6   the same
-//	bind()          bind4/6      no port, or one that is published
-//	setsockopt() setsockopt   no multicast or anycast group is joined, and no port of UDP shared
-//	packets out     egress       the backstop: first packets of TCP, and all of UDP, are looked at again
-//	packets in      ingress      no connection and no datagram from where it may not come
+//	bind()          bind4/6      no port, or a published one
+//	setsockopt()    setsockopt   joins no multicast or anycast group, and shares no UDP port
+//	packets out     egress       the backstop: checks the first packet of TCP, and all of UDP, again
+//	packets in      ingress      no connection, and no datagram, from an address that is not allowed
 //
 // Ports and addresses are in network byte order, IPv4 addresses as IPv4-mapped IPv6 ones.
 #include "kernel.h"
@@ -23,7 +23,7 @@ enum {
 	LOOPBACK = 1, // the index of lo in every network namespace
 	SECOND = 1000000000,
 
-	EVENTS_A_SECOND = 1000, // for each sandbox; others are counted
+	EVENTS_A_SECOND = 1000, // for each sandbox; further ones are only counted
 };
 
 struct addr {
@@ -35,15 +35,15 @@ enum hook { CONNECT, SEND, BIND, CREATE, EGRESS, INGRESS, JOIN };
 
 enum flags { ALLOW_ALL = 1 };
 
-// A sandbox, by the id of its cgroup. All its rules carry the number of their generation: to write
-// another one here replaces all of them at once.
+// A sandbox, by the id of its cgroup. All its rules have the number of a generation: writing
+// another number here replaces all of them at once.
 struct sandbox {
 	u32 generation;
 	u16 flags;
 	u16 resolver_port;
 	struct addr resolver;
-	u64 until;    // for so long
-	u32 previous; // a first packet may go by the rules before: connect(2) was called under them
+	u64 until;    // until then,
+	u32 previous; // a first packet may follow the earlier rules, under which connect(2) was called
 	u32 zero;
 };
 
@@ -55,12 +55,12 @@ struct {
 	__type(value, struct sandbox);
 } sandboxes SEC(".maps");
 
-// What is known of a socket that is bound, or a connected one of UDP. To note something of every
-// socket would cost more than all else that is done for a connection.
+// What is known about a bound socket, or a connected UDP socket. Recording something for every
+// socket would cost more than everything else that is done for a connection.
 struct socket {
-	u64 sandbox;      // for bound ones
-	u64 connected;    // by this sandbox's rules
-	struct addr peer; // where they let it go, whatever becomes of them
+	u64 sandbox;      // of bound ones
+	u64 connected;    // the sandbox whose rules allowed the peer
+	struct addr peer; // stays allowed, even if the rules change
 	u16 port;         // of the peer; 0: there is none
 };
 
@@ -71,8 +71,8 @@ struct {
 	__type(value, struct socket);
 } sockets SEC(".maps");
 
-// Prefix of addresses → set of ports. A prefix inside of another one hides it, so its set has all. The
-// addresses that names have are here too: a hash table of this size would take milliseconds to make.
+// Prefix of addresses → set of ports. A longer prefix hides a shorter one, so its set has all ports. The
+// addresses of names are here, too, because making a hash table of this size would take milliseconds.
 struct block {
 	u32 bits;
 	u32 generation;
@@ -87,7 +87,7 @@ struct {
 	__type(value, u32);
 } blocks SEC(".maps");
 
-// Sets of ports: what has a prefix here is in the set.
+// Sets of ports: a port with a prefix here is in the set.
 struct port {
 	u32 bits;
 	u32 generation, set;
@@ -105,7 +105,7 @@ struct {
 	__type(value, u8);
 } ports SEC(".maps");
 
-// Ports on which servers inside can be reached from the host.
+// Ports of servers in sandboxes that the host can reach.
 struct published {
 	u64 sandbox;
 	u32 port, zero;
@@ -119,7 +119,7 @@ struct {
 	__type(value, u8);
 } published SEC(".maps");
 
-// Decisions: each is told once, then once a second with how often it was made since.
+// Decisions: each is reported once, then once a second with the number of repetitions.
 struct decision {
 	u64 sandbox;
 	struct addr addr;
@@ -129,7 +129,7 @@ struct decision {
 
 struct seen {
 	u64 last;
-	u64 count; // not told yet
+	u64 count; // not reported yet
 };
 
 struct {
@@ -150,11 +150,11 @@ struct {
 	__uint(max_entries, 1 << 18);
 } events SEC(".maps");
 
-// How much a sandbox may tell.
+// How much a sandbox may report.
 struct budget {
 	u64 since;
-	u64 told; // since then
-	u64 lost; // ever
+	u64 told; // reported since then
+	u64 lost; // in total
 };
 
 struct {
@@ -165,7 +165,7 @@ struct {
 	__type(value, struct budget);
 } budgets SEC(".maps");
 
-// What the verifier forgets: behind a branch on it there is one state to verify, not one for each way there.
+// A value that the verifier does not track, so that it verifies one state after a branch, not one for each path.
 typedef volatile u8 opaque;
 
 static inline struct addr v4(u32 ip) {
@@ -184,7 +184,7 @@ static inline int same(const struct addr *a, const struct addr *b) {
 	return a->hi == b->hi && a->lo == b->lo;
 }
 
-// tell has user space told of a decision, within the sandbox's budget; e->count is 1.
+// tell reports a decision to user space, within the sandbox's budget; e->count is 1.
 static inline void tell(struct event *e) {
 	u64 now = bpf_ktime_get_coarse_ns();
 	struct seen *s = bpf_map_lookup_elem(&seen, &e->what);
@@ -212,7 +212,7 @@ static inline void tell(struct event *e) {
 		b->told++;
 }
 
-// denied has it told that something is not allowed.
+// denied reports that something is not allowed.
 static inline int denied(u64 sandbox, const struct addr *a, u16 port, u8 proto, u8 hook) {
 	struct event e = {{sandbox, *a, port, proto, hook}, 1};
 	tell(&e);
@@ -222,7 +222,7 @@ static inline int denied(u64 sandbox, const struct addr *a, u16 port, u8 proto, 
 static inline u32 set_of(u32 generation, const struct addr *a) {
 	struct block k = {BLOCK_BITS, generation, *a};
 	u32 *set = bpf_map_lookup_elem(&blocks, &k);
-	return set ? *set : 0; // which is empty
+	return set ? *set : 0; // the empty set
 }
 
 static inline int in_set(u32 generation, u32 set, u8 proto, u16 port) {
@@ -230,7 +230,7 @@ static inline int in_set(u32 generation, u32 set, u8 proto, u16 port) {
 	return bpf_map_lookup_elem(&ports, &p) != 0;
 }
 
-// in_generation says whether a rule of one generation allows it, by_rule one that is in force.
+// in_generation says whether a rule of a generation allows it, by_rule whether one in force does.
 static inline int in_generation(u32 generation, const struct addr *a, u8 proto, u16 port) {
 	return in_set(generation, set_of(generation, a), proto, port);
 }
@@ -246,13 +246,13 @@ static inline int resolver(const struct sandbox *b, const struct addr *a, u16 po
 static inline int loopback(const struct addr *a) {
 	if (is_v4(a)) {
 		u8 first = a->lo >> 32;
-		return first == 127 || a->lo >> 32 == 0; // to connect to 0.0.0.0 means 127.0.0.1
+		return first == 127 || a->lo >> 32 == 0; // connecting to 0.0.0.0 means 127.0.0.1
 	}
 	return a->hi == 0 && (a->lo == (u64)be32(1) << 32 || a->lo == 0);
 }
 
-// receiver finds the socket that gets what is sent from one address to the other. It has to be
-// released.
+// receiver finds the socket that receives what is sent from one address to the other. The caller
+// releases it.
 static inline struct bpf_sock *receiver(void *ctx, u32 proto, const struct addr *from, u16 sport, const struct addr *to, u16 dport) {
 	union tuple t = {};
 	u32 size;
@@ -278,8 +278,8 @@ static inline struct bpf_sock *receiver(void *ctx, u32 proto, const struct addr 
 	return bpf_sk_lookup_udp(ctx, &t, size, BPF_F_CURRENT_NETNS, 0);
 }
 
-// own_server says whether a TCP server of the sandbox's own is there. It may be gone in a moment, and
-// another one be there: the first packet is looked at again.
+// own_server says whether the sandbox has a TCP server there. Another server may take its place at
+// any moment, so the first packet is checked again.
 static inline int own_server(struct bpf_sock_addr *ctx, u64 sandbox, const struct addr *a, u16 port) {
 	if (!loopback(a))
 		return 0;
@@ -293,7 +293,7 @@ static inline int own_server(struct bpf_sock_addr *ctx, u64 sandbox, const struc
 	return own;
 }
 
-// own_receiver says whether a packet goes to a socket of the sandbox's own.
+// own_receiver says whether a packet goes to a socket of this sandbox.
 static inline int own_receiver(struct __sk_buff *skb, u64 sandbox, u32 proto, const struct addr *from, u16 sport, const struct addr *to, u16 dport) {
 	struct bpf_sock *sk = receiver(skb, proto, from, sport, to, dport);
 	if (!sk)
@@ -303,8 +303,8 @@ static inline int own_receiver(struct __sk_buff *skb, u64 sandbox, u32 proto, co
 	return own;
 }
 
-// Both the sandbox of the program that names an address and the one that made the socket have a say: in
-// connecting and sending the former, in egress the latter.
+// Two sandboxes must allow an address: connecting and sending ask the one of the program that names it,
+// egress asks the one that made the socket.
 
 // connecting decides about connect(2).
 static inline int connecting(struct bpf_sock_addr *ctx, struct addr a) {
@@ -317,8 +317,8 @@ static inline int connecting(struct bpf_sock_addr *ctx, struct addr a) {
 	if (resolver(b, &a, port))
 		return 1;
 	int all = b->flags & ALLOW_ALL;
-	// A UDP socket that is connected sends nothing: egress decides, and tells, about what is sent. C libraries
-	// connect to port 0, or the TCP port that they are asked for, to see which address they would have.
+	// Connecting a UDP socket sends nothing: egress decides about what is sent, and reports it. C libraries
+	// connect to port 0, or to the TCP port that they were asked for, to learn their own address.
 	if (proto == UDP && (!port || all))
 		return 1;
 	u32 generation = b->generation, set = set_of(generation, &a);
@@ -326,7 +326,7 @@ static inline int connecting(struct bpf_sock_addr *ctx, struct addr a) {
 	if (in_set(generation, set, proto, port))
 		ok = 1;
 	if (!ok && proto == UDP && (loopback(&a) || in_set(generation, set, TCP, port)))
-		return 1; // who gets it on a loopback address, only egress can see; what that drops is an error here, too
+		return 1; // only egress sees who receives it on a loopback address; what it drops is an error here, too
 	if (!ok && proto == TCP && own_server(ctx, sandbox, &a, port))
 		return 1;
 	struct event e = {{sandbox, a, port, proto, CONNECT, ok}, 1};
@@ -349,7 +349,7 @@ refuse:
 	return 0;
 }
 
-// sending decides about a message with an address, which is UDP.
+// sending decides about a message with an address, which is always UDP.
 static inline int sending(struct bpf_sock_addr *ctx, struct addr a) {
 	u64 sandbox = bpf_get_current_cgroup_id();
 	struct sandbox *b = bpf_map_lookup_elem(&sandboxes, &sandbox);
@@ -393,8 +393,8 @@ static inline int is_published(u64 sandbox, u16 port) {
 	return bpf_map_lookup_elem(&published, &p) != 0;
 }
 
-// binding decides about the port of a server. The sandbox shares the host's ports: one that is not
-// published could take the place of a server of the host, or be reached by others.
+// binding decides about the port of a server. The sandbox shares the host's ports, so an unpublished
+// one could take the place of a server of the host, or be reached by others.
 static inline int binding(struct bpf_sock_addr *ctx, struct addr a) {
 	u64 sandbox = bpf_get_current_cgroup_id();
 	struct bpf_sock *sk = ctx->sk;
@@ -420,7 +420,7 @@ int bind6(struct bpf_sock_addr *ctx) {
 	return binding(ctx, v6(ip));
 }
 
-// Sockets of other families than these two do not come here: SocketFilter refuses them.
+// Sockets of other families than IPv4 and IPv6 do not come here: SocketFilter refuses them.
 SEC("cgroup/sock_create")
 int create(struct bpf_sock *ctx) {
 	u64 sandbox = bpf_get_current_cgroup_id();
@@ -432,8 +432,8 @@ int create(struct bpf_sock *ctx) {
 	return denied(sandbox, &none, 0, ctx->protocol, CREATE);
 }
 
-// Options by which a socket joins a group, or chooses whom it hears in one: the numbers of IP, of IPv6, and those that
-// both have.
+// Options with which a socket joins a group, or selects senders in it: those of IPv4, those of IPv6, and those of
+// both.
 enum {
 	SOL_IP = 0,
 	SOL_IPV6 = 41,
@@ -463,13 +463,13 @@ static inline int joins(int level, int name) {
 			name == MCAST_UNBLOCK_SOURCE || name == MCAST_MSFILTER);
 }
 
-// A socket that joins a group has the host tell its network so, in packets of the host's own (IGMP, MLD): egress does
-// not see them, and what is in them the caller chooses.
+// When a socket joins a group, the host announces that to its network (IGMP, MLD). Egress does not see these packets,
+// and the caller chooses their content.
 SEC("cgroup/setsockopt")
 int setsockopt(struct bpf_sockopt *ctx) {
 	int name = ctx->optname, level = ctx->level;
-	// With these, the kernel also chooses a port of UDP that a server of the host lets others share, and who came last gets
-	// what is sent there. TCP has no such choice. They are taken without an effect: no port can be named here anyway.
+	// With these, the kernel may also choose a UDP port that a server of the host shares, and the socket that came last
+	// receives what is sent there. TCP ports are not chosen so. The options have no effect: no port can be named anyway.
 	if (level == SOL_SOCKET && (name == SO_REUSEADDR || name == SO_REUSEPORT) && ctx->sk && ctx->sk->protocol == UDP) {
 		ctx->optlen = -1;
 		return 1;
@@ -482,7 +482,7 @@ int setsockopt(struct bpf_sockopt *ctx) {
 	struct bpf_sock *sk = ctx->sk;
 	if (!sk || !bpf_map_lookup_elem(&sandboxes, &sandbox))
 		return 0;
-	// The group: an address, or behind an interface a struct sockaddr_storage.
+	// The group: an address, or an interface followed by a struct sockaddr_storage.
 	struct addr group = {};
 	u8 *value = ctx->optval, *end = ctx->optval_end;
 	u32 *ip = (void *)value;
@@ -505,11 +505,11 @@ struct packet {
 	int opens; // the first packet of a TCP connection
 };
 
-// parse reads a packet's headers. Zero says that it is one that no program has a reason to send: not
-// TCP or UDP, a fragment, or with options, which can send it elsewhere.
+// parse reads a packet's headers. It returns zero for packets that no program needs to send: not TCP
+// or UDP, a fragment, or one with options, which can send it elsewhere.
 static inline int parse(struct __sk_buff *skb, struct packet *p) {
 	u32 header;
-	// IPv6 first: what the verifier knows of IPv4 addresses is a part of what it knows of these.
+	// IPv6 comes first, because its states include what the verifier knows about IPv4 addresses.
 	if (__builtin_expect(skb->protocol == be16(0x86dd), 1)) {
 		struct { u32 version; u16 len; u8 next, hops; struct addr from, to; } ip;
 		if (bpf_skb_load_bytes(skb, 0, &ip, sizeof(ip)))
@@ -519,7 +519,7 @@ static inline int parse(struct __sk_buff *skb, struct packet *p) {
 		p->to = ip.to;
 		header = sizeof(ip);
 		if (p->proto == 0) {
-			// The kernel's own, for packets above 64 KiB that are cut up later.
+			// From the kernel itself, for packets above 64 KiB that are divided later.
 			struct { u8 next, len, type, size; u32 jumbo; } hop;
 			if (bpf_skb_load_bytes(skb, sizeof(ip), &hop, sizeof(hop)) || hop.len || hop.type != 0xc2 || hop.size != 4)
 				return 0;
@@ -548,8 +548,8 @@ static inline int parse(struct __sk_buff *skb, struct packet *p) {
 	return 1;
 }
 
-// goes_on says whether a packet is one of most: of a TCP connection that is there, with nothing
-// odd. What it does not see parse does.
+// goes_on recognises most packets: those of an existing TCP connection, with nothing unusual. parse
+// looks at the others.
 static inline int goes_on(struct __sk_buff *skb) {
 	struct { u8 version, tos; u16 len, id, fragment; u8 ttl, proto; u16 sum; u32 from, to; u16 sport, dport; u32 seq, ack; u8 offset, flags; } *v4 = (void *)(long)skb->data;
 	struct { u32 version; u16 len; u8 next, hops; struct addr from, to; u16 sport, dport; u32 seq, ack; u8 offset, flags; } *v6 = (void *)(long)skb->data;
@@ -561,8 +561,8 @@ static inline int goes_on(struct __sk_buff *skb) {
 	return 0;
 }
 
-// to_peer says whether a socket of this sandbox's was once connected to this address, by rules of its own: not
-// by those of another one that it was passed to.
+// to_peer says whether this sandbox's rules allowed a socket of the sandbox to connect to this address: not
+// those of another sandbox that got the socket.
 static inline int to_peer(struct __sk_buff *skb, u64 sandbox, const struct addr *a, u16 port) {
 	struct bpf_sock *sk = skb->sk;
 	if (!sk)
@@ -620,7 +620,7 @@ int ingress(struct __sk_buff *skb) {
 	if (skb->ifindex == LOOPBACK) {
 		if (p.proto == TCP && is_published(sandbox, p.dport))
 			return 1;
-		// The sender's socket is the one that gets what is sent to it.
+		// The sender's socket is the one that receives packets to the sender.
 		if (own_receiver(skb, sandbox, p.proto, &p.to, p.dport, &p.from, p.sport))
 			return 1;
 	}
