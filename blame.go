@@ -258,7 +258,7 @@ func (f *followed) reason(shell bool) []int {
 		return named
 	}
 	text := bytes.TrimSpace(errorsOnly(f.text))
-	if c := f.child; c != nil && !(len(text) == 0 && f.times > c.times && !f.met[len(f.met)-1].helper) {
+	if c := f.child; c != nil && !(len(text) == 0 && f.times > c.times && !f.met[len(f.met)-1].beside()) {
 		if len(text) == 0 || shell || about(text, c.program) {
 			return c.reason
 		}
@@ -268,7 +268,7 @@ func (f *followed) reason(shell bool) []int {
 		return nil
 	}
 	last := f.met[len(f.met)-1]
-	if f.went || last.helper || last.net && !last.alone && len(text) > 0 {
+	if f.went || last.helper || last.beside() && len(text) > 0 {
 		return nil
 	}
 	if len(text) == 0 && harmless(last.target) || len(text) > 0 && !aboutAccess(text) {
@@ -317,6 +317,9 @@ func (f *followed) named() (reason []int, said bool) {
 	}
 	return nil, false
 }
+
+// beside reports whether the process may have met it beside its work: in a helper, or in one of its threads.
+func (m *met) beside() bool { return m.helper || m.net && !m.alone }
 
 // inText reports whether a message contains the name or the address of this network target.
 func (m *met) inText(text []byte) bool { return hasHost(text, m.target) || hasHost(text, m.host) }

@@ -103,6 +103,7 @@ func TestBlame(t *testing.T) {
 		{"network, of a helper, silent", []func(b *blame){unreached(cmd, 1, "", sh), ended(sh, 1)}, nil},
 		{"network, beside a child that fails of it", []func(b *blame){refused(cmd, 1, "/ro/f"), ended(cmd, 1), unreached(sh, 9, ""), said(sh, "command failed\n"), ended(sh, 1)}, []int{1}},
 		{"network, behind a child of its own", []func(b *blame){refused(sh, 1, "/ro/f"), ended(cmd, 1), unreached(sh, 1, ""), ended(sh, 1)}, []int{0}},
+		{"network, beside a child of its own", []func(b *blame){unreached(sh, 9, ""), ended(cmd, 1), unreached(sh, 9, ""), ended(sh, 1)}, nil},
 		{"signal", []func(b *blame){refused(sh, 0, "/ro/f"), func(b *blame) { b.signaled(sh) }}, nil},
 		{"signal after a message", []func(b *blame){refused(sh, 0, "/ro/f"), said(sh, "/ro/f: no\n"), func(b *blame) { b.signaled(sh) }}, []int{0}},
 	} {
