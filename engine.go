@@ -47,6 +47,14 @@ func (x *Execution) withoutCaches(err error) bool {
 	return x.session == nil && refusesMount(err) && !x.runner.plainCaches.Swap(true)
 }
 
+// gone reports whether the host removed or replaced a file while a mount was put over it: a socket whose server ended, or
+// /etc/shadow, which passwd(1) replaces. It does so a limited number of times, in case that is not the reason.
+func gone(err error, times *int) bool {
+	e, ok := errors.AsType[*nsexec.Error](err)
+	*times++
+	return ok && e.Mount != 0 && errors.Is(e.Err, syscall.ENOENT) && *times <= 20
+}
+
 // renew removes a session whose tmpfs was attached in a sandbox that is gone: it cannot be attached again. No code of
 // the command has run, so a new session is as good, unless this one has changes of other commands.
 func (x *Execution) renew() error {

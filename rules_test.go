@@ -3,9 +3,11 @@
 package nsrun_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -131,5 +133,40 @@ func TestShownAbove(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestReplacedFile: a command starts also while the host replaces a file that is hidden from it.
+func TestReplacedFile(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t)
+	secret := filepath.Join(dir, "o", "secret")
+	testenv.Tree(t, dir, "o/secret", "o/new")
+	r := runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard, Shared: []nsrun.Folder{{Path: filepath.Join(dir, "o"), Mode: nsrun.Direct}},
+		Rules: []nsrun.Rule{{Pattern: secret, Mode: nsrun.Blocked}}})
+	ctx, end := context.WithCancel(t.Context())
+	replaced := make(chan error)
+	go func() {
+		for ctx.Err() == nil {
+			err := os.Rename(filepath.Join(dir, "o", "new"), secret)
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, "o", "new"), []byte("hidden"), 0o600)
+			}
+			if err != nil {
+				replaced <- err
+				return
+			}
+		}
+		replaced <- nil
+	}()
+	for range 30 {
+		if res, err := r.Run(t.Context(), nsrun.Request{Command: "echo begun"}); err != nil || res.String() != "begun\n" {
+			t.Errorf("%v, %v", res, err)
+			break
+		}
+	}
+	end()
+	if err := <-replaced; err != nil {
+		t.Error(err)
 	}
 }

@@ -185,7 +185,7 @@ func (x *Execution) start() error {
 // startOnce starts the command, with the first engine that works.
 func (x *Execution) startOnce() error {
 	err := x.prepare(x.runner.lastEngine())
-	for err == nil {
+	for times := 0; err == nil; {
 		if err = x.connect(); err != nil {
 			break
 		}
@@ -196,7 +196,8 @@ func (x *Execution) startOnce() error {
 			break
 		}
 		x.closeStdin()
-		if err == errMoreHidden || x.runner.refuseHome(x, err) || x.mendHome(err) || x.runner.mirror(x, err) || x.withoutCaches(err) {
+		if err == errMoreHidden || x.runner.refuseHome(x, err) || x.mendHome(err) || x.runner.mirror(x, err) || x.withoutCaches(err) ||
+			gone(err, &times) {
 			x.whole = true
 			if err = x.renew(); err == nil {
 				err = x.prepare(x.runner.lastEngine())

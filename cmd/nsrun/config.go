@@ -17,6 +17,7 @@ import (
 	"github.com/nsrun/nsrun/internal/configfile"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/project"
 )
 
@@ -92,12 +93,12 @@ func initConfig() int {
 	if path == "" {
 		return console.Fail(errors.New("config: the home directory is not known"))
 	}
-	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	err := sys.MkdirAll(filepath.Dir(path), 0o700)
 	if err == nil {
 		var f *os.File
 		if f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
 			_, err = f.WriteString(config.Template())
-			err = errors.Join(err, f.Close())
+			err = errors.Join(err, f.Chmod(0o600), f.Close()) // whatever the umask is
 		}
 	}
 	if err != nil {

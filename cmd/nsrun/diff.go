@@ -126,12 +126,23 @@ func cmdDiff(args []string) int {
 	return status
 }
 
-// openChanges opens a session for reading. It locks the session only if files have to be made readable.
+// openChanges opens a session for reading.
 func openChanges(id string) (*overlay.Session, []overlay.Change, error) {
 	s, err := overlay.OpenReadOnly("", id)
 	if err != nil {
 		return nil, nil, err
 	}
+	s, changes, err := listChanges(s)
+	if err != nil {
+		_ = s.Close()
+		return nil, nil, err
+	}
+	return s, changes, nil
+}
+
+// listChanges lists the changes of a session, with an error those that can be listed. It locks the session, and then
+// returns another one, only if files have to be made readable.
+func listChanges(s *overlay.Session) (*overlay.Session, []overlay.Change, error) {
 	changes, err := collect(s)
 	closed := func(c overlay.Change) bool {
 		return c.Kind != overlay.Deleted && c.Mode.IsRegular() && c.Mode.Perm()&0o400 == 0
@@ -143,19 +154,16 @@ func openChanges(id string) (*overlay.Session, []overlay.Change, error) {
 			changes, err = collect(s)
 		}
 	}
-	if err != nil {
-		_ = s.Close()
-		return nil, nil, err
-	}
-	return s, changes, nil
+	return s, changes, err
 }
 
 func collect(s *overlay.Session) (changes []overlay.Change, err error) {
-	for c, err := range s.Changes() {
-		if err != nil {
-			return nil, err
+	for c, cerr := range s.Changes() {
+		if cerr != nil {
+			err = errors.Join(err, cerr)
+			continue
 		}
 		changes = append(changes, c)
 	}
-	return changes, nil
+	return changes, err
 }

@@ -69,18 +69,14 @@ func cmdShow(args []string) int {
 	if err != nil {
 		return console.Fail(err)
 	}
-	defer s.Close()
+	in := s.Info() // before it is locked
 	var changes []overlay.Change
 	if s.State() == overlay.Kept {
-		for c, err := range s.Changes() {
-			if err != nil {
-				// The rest is still shown.
-				status = console.Fail(err)
-				continue
-			}
-			changes = append(changes, c)
+		if s, changes, err = listChanges(s); err != nil {
+			status = console.Fail(err) // the rest is still shown
 		}
 	}
+	defer s.Close()
 	var moved []overlay.Rename
 	if s.State() == overlay.Committed {
 		changes, err = s.Committed()
@@ -90,7 +86,6 @@ func cmdShow(args []string) int {
 	if err != nil {
 		status = console.Fail(err)
 	}
-	in := s.Info()
 	r := describe(in)
 	if n, err := in.Usage(context.Background()); err == nil {
 		r.Size = &n
