@@ -7,6 +7,7 @@
 package cgroups
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"math/rand/v2"
@@ -173,9 +174,12 @@ func MakeTop() (*Group, error) {
 	return nil, err
 }
 
+// tries is how often Make begins anew where somebody removes what it has made.
+const tries = 100
+
 // Make makes a cgroup; parent is its own then.
 func Make(parent sys.FD) (*Group, error) {
-	for {
+	for try := 0; ; try++ {
 		name := prefix + strconv.FormatUint(rand.Uint64(), 36)
 		err := unix.Mkdirat(int(parent), name, 0o755)
 		if err == unix.EEXIST {
@@ -192,7 +196,7 @@ func Make(parent sys.FD) (*Group, error) {
 		if err == nil {
 			lock, err = lockGroup(dir, unix.O_RDONLY, unix.F_RDLCK)
 		}
-		if err == unix.EAGAIN || err == unix.EACCES || err == unix.ENOENT || err == unix.ENODEV {
+		if (err == unix.EAGAIN || err == unix.EACCES || err == unix.ENOENT || err == unix.ENODEV) && try < tries {
 			dir.Close()
 			continue // somebody takes it for one, and removes it
 		}
@@ -299,6 +303,9 @@ func (g *Group) DiscardV1() {
 	g.parent.Close()
 }
 
+// killFile takes a word at which the kernel kills all processes in a cgroup (Linux 5.14).
+var killFile = "cgroup.kill"
+
 // End kills all processes in the cgroup and waits until they are gone.
 func (g *Group) End() error {
 	if g.Drop != nil {
@@ -319,34 +326,35 @@ func (g *Group) End() error {
 		if !bytes.Contains(b[:n], []byte("populated 1")) {
 			return nil
 		}
-		if err := g.Kill(); err != nil {
-			return err
-		}
 		left := time.Until(deadline)
 		if left <= 0 {
 			return errStays
+		}
+		if Write(int(g.Dir.Fd()), killFile, "1") != nil {
+			left = min(left, time.Millisecond) // some may have been forked meanwhile
+			if err := g.killListed(); err != nil {
+				return err
+			}
 		}
 		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(events), Events: unix.POLLPRI}}, int(left.Milliseconds())+1)
 	}
 }
 
-// Kill kills all processes in the cgroup: at once where the kernel can (5.14), else those that are
-// there now.
-func (g *Group) Kill() error {
-	fd, err := unix.Openat(int(g.Dir.Fd()), "cgroup.kill", unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if err == nil {
-		f := sys.FD(fd)
-		defer f.Close()
-		_, err = unix.Write(fd, []byte("1"))
+// killListed kills the processes that are in the cgroup now.
+func (g *Group) killListed() error {
+	fd, err := unix.Openat(int(g.Dir.Fd()), "cgroup.procs", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
 		return err
 	}
-	list, err := g.Read("cgroup.procs")
-	for pid := range strings.FieldsSeq(list) {
-		if n, err := strconv.Atoi(pid); err == nil {
+	f := os.NewFile(uintptr(fd), "cgroup.procs")
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if n, err := strconv.Atoi(lines.Text()); err == nil {
 			_ = sys.Kill(n, unix.SIGKILL)
 		}
 	}
-	return err
+	return lines.Err()
 }
 
 // Remove removes the cgroup, which must be empty, and closes everything.

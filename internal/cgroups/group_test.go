@@ -4,6 +4,8 @@ package cgroups
 
 import (
 	"errors"
+	"os/exec"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -165,6 +167,36 @@ func TestLockedByOthers(t *testing.T) {
 		t.Errorf("it was removed: %v", err)
 	}
 	if err := errors.Join(g.Remove(), top.Remove()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEndWithoutKill: a kernel that cannot kill a cgroup at once ends it too, whatever number of processes is in it.
+func TestEndWithoutKill(t *testing.T) {
+	testenv.Leaks(t)
+	testenv.NeedRoot(t)
+	top, err := MakeTop()
+	if err != nil {
+		testenv.Skip(t, "cgroup v2", err.Error())
+	}
+	killFile = "no such file"
+	defer func() { killFile = "cgroup.kill" }()
+	const many = 1200 // more than a page of numbers
+	cmd := exec.Command("/bin/sh", "-c", "read go; exec 3<&0; i=0; while [ $i -lt $0 ]; do read end <&3 & i=$((i+1)); done; echo; wait", strconv.Itoa(many))
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err1, err2, cmd.Start(), Write(int(top.Dir.Fd()), "cgroup.procs", strconv.Itoa(cmd.Process.Pid))); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = in.Write([]byte("\n"))
+	if n, err := out.Read(make([]byte, 1)); n == 0 {
+		t.Fatal(err)
+	}
+	if err := top.End(); err != nil {
+		t.Error(err)
+	}
+	_ = cmd.Wait()
+	if err := top.Remove(); err != nil {
 		t.Error(err)
 	}
 }

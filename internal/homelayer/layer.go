@@ -309,8 +309,16 @@ func (l *Layer) takeRun() error {
 	}
 	l.discard = len(l.lower) >= mostPending
 	l.lower = append(l.lower, filepath.Join(l.path, upperName))
-	// Names are in the order in which they were begun: sixteen digits, and what makes them different.
-	name := strconv.FormatInt(time.Now().UnixMicro(), 10) + "-" + sys.RandomText(8)
+	// Names are in the order in which they were begun, also where the clock was set back: sixteen digits, and what makes them
+	// different.
+	began := time.Now().UnixMicro()
+	if len(names) > 0 {
+		last, _, _ := strings.Cut(names[len(names)-1], "-")
+		if n, err := strconv.ParseInt(last, 10, 64); err == nil {
+			began = max(began, n+1)
+		}
+	}
+	name := strconv.FormatInt(began, 10) + "-" + sys.RandomText(8)
 	if err = sys.Mkdir(int(runs), name, 0o700); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -196,6 +197,25 @@ func later(t *testing.T, dir string) {
 	}
 	first := stamp()
 	testenv.Eventually(t, "a later time", func() bool { return stamp() != first })
+}
+
+// TestClockSetBack: a run is merged after those that began before it, whatever the clock says.
+func TestClockSetBack(t *testing.T) {
+	testenv.Leaks(t)
+	path := place(t)
+	a, b := take(t, path), take(t, path)
+	early := strconv.FormatInt(time.Now().Add(time.Hour).UnixMicro(), 10) + "-b"
+	if err := os.Rename(path+"/runs/"+b.run, path+"/runs/"+early); err != nil {
+		t.Fatal(err)
+	}
+	b.run = early
+	c := take(t, path)
+	if c.run <= early {
+		t.Errorf("%s is before %s", c.run, early)
+	}
+	release(t, c)
+	release(t, b)
+	release(t, a)
 }
 
 // TestHostileTree: what commands left is not followed, and does not keep the layer from being used, measured and removed.

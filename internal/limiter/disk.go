@@ -146,13 +146,14 @@ type inode struct{ dev, ino uint64 }
 // unnamed are the files on disks that processes from pid downwards have open, and that have no name any more.
 func unnamed(pid int) (bytes, files int64) {
 	seen := map[inode]bool{}
-	tree(pid, func(proc string) {
+	tree(pid, func(proc string) bool {
 		openFiles(proc, func(name string, st *unix.Stat_t) {
 			if id := (inode{st.Dev, st.Ino}); st.Nlink == 0 && !seen[id] && !inMemory(name) {
 				seen[id] = true
 				bytes, files = bytes+st.Blocks*512, files+1
 			}
 		})
+		return true
 	})
 	return bytes, files
 }

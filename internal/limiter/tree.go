@@ -31,10 +31,17 @@ func hides(table string) (hidden bool) {
 	return hidden
 }
 
-// tree calls do for each process from pid downwards, with its directory in /proc: in a sandbox all are descendants of PID 1.
-func tree(pid int, do func(proc string)) {
+// mostProcs is how many processes tree visits: a command may start new ones faster than they are visited.
+const mostProcs = 50_000
+
+// tree calls do for processes from pid downwards, with their directories in /proc, until that returns false. In a sandbox
+// all are descendants of PID 1.
+func tree(pid int, do func(proc string) (more bool)) {
 	todo := []int{pid}
-	for len(todo) > 0 {
+	for range mostProcs {
+		if len(todo) == 0 {
+			return
+		}
 		proc := "/proc/" + strconv.Itoa(todo[0])
 		todo = todo[1:]
 		tasks, _ := os.ReadDir(proc + "/task")
@@ -46,6 +53,8 @@ func tree(pid int, do func(proc string)) {
 				}
 			}
 		}
-		do(proc)
+		if !do(proc) {
+			return
+		}
 	}
 }

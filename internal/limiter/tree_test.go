@@ -2,7 +2,10 @@
 
 package limiter
 
-import "testing"
+import (
+	"os/exec"
+	"testing"
+)
 
 func TestHides(t *testing.T) {
 	const root, shown = "1 0 8:1 / / rw - ext4 /dev/x rw\n", "2 1 0:4 / /proc rw,nosuid - proc proc rw\n"
@@ -18,4 +21,23 @@ func TestHides(t *testing.T) {
 			t.Errorf("%t: %s", got, table)
 		}
 	}
+}
+
+// TestLooksNoFurther: processes beyond the limit are not counted, however many there are: a command could start new ones faster.
+func TestLooksNoFurther(t *testing.T) {
+	cmd := exec.Command("/bin/sh", "-c", "exec 3<&0; for i in 1 2 3 4 5; do read end <&3 & done; echo; wait")
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err1 != nil || err2 != nil || cmd.Start() != nil {
+		t.Fatal("it does not start")
+	}
+	_, _ = out.Read(make([]byte, 1))
+	for limit, want := range map[int64]int64{2: 3, 10: 5} {
+		w := usageWatch{pid: cmd.Process.Pid, pids: limit}
+		if u := w.look(); u.pids != want {
+			t.Errorf("with at most %d: %d", limit, u.pids)
+		}
+	}
+	_ = in.Close()
+	_ = cmd.Wait()
 }

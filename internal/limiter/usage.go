@@ -117,14 +117,16 @@ func (w *usageWatch) state(o *limits.Outcome) {
 func (w *usageWatch) look() (u usage) {
 	resident := int64(0)
 	var procs []string
-	tree(w.pid, func(proc string) {
+	u.pids = -1 // PID 1 is not the command's
+	over := func() bool { return w.pids > 0 && u.pids > w.pids }
+	tree(w.pid, func(proc string) (more bool) {
 		procs = append(procs, proc)
 		tasks, _ := os.ReadDir(proc + "/task")
 		u.pids += int64(len(tasks))
 		resident += statm(proc)
+		return !over()
 	})
-	u.pids-- // PID 1 is not the command's
-	if w.bytes == 0 {
+	if w.bytes == 0 || over() {
 		return u
 	}
 	files := w.files(procs)

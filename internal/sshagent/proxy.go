@@ -120,10 +120,11 @@ func (c *client) ask(ctx context.Context, kind byte, body []byte) (byte, []byte,
 		}
 		c.agent = agent
 	}
-	defer context.AfterFunc(ctx, func() { _ = c.agent.Close() })()
-	answer, b, err := call(c.agent, kind, body)
+	agent := c.agent
+	defer context.AfterFunc(ctx, func() { _ = agent.Close() })()
+	answer, b, err := call(agent, kind, body)
 	if err != nil { // what it says next may be about this request
-		_ = c.agent.Close()
+		_ = agent.Close()
 		c.agent, c.bound = nil, nil
 	}
 	return answer, b, err

@@ -8,10 +8,12 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/binary"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -389,4 +391,36 @@ func TestForwarded(t *testing.T) {
 	if kind, _, err := call(conn, requestSign, signRequest(a.chosen.Blob, loginData([]byte{1, 1}, "git", a.chosen.Blob), 0)); err != nil || kind != signAnswer || !s.last.Load().Forwarded {
 		t.Errorf("%d, %v, %+v", kind, err, s.last.Load())
 	}
+}
+
+// lastWord is an agent that ends while it is asked, as does the context.
+type lastWord struct {
+	net.Conn
+	cancel context.CancelFunc
+	closed chan struct{}
+}
+
+func (c *lastWord) Write(b []byte) (int, error) { return len(b), nil }
+
+func (c *lastWord) Read([]byte) (int, error) {
+	c.cancel()
+	return 0, io.EOF
+}
+
+func (c *lastWord) Close() error {
+	c.closed <- struct{}{}
+	return nil
+}
+
+// TestEndsTogether: an agent that ends at the same time as the command is closed by both, and by nobody as nil.
+func TestEndsTogether(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that what the context begins runs last
+	ctx, cancel := context.WithCancel(t.Context())
+	agent := &lastWord{cancel: cancel, closed: make(chan struct{}, 2)}
+	c := client{proxy: &Proxy{}, agent: agent}
+	if _, _, err := c.ask(ctx, requestKeys, nil); err != io.EOF || c.agent != nil {
+		t.Errorf("%v, %v", err, c.agent)
+	}
+	<-agent.closed
+	<-agent.closed
 }
