@@ -5,13 +5,11 @@ package nsrun
 import (
 	"context"
 	"fmt"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/ask"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // approve asks about everything that a request wants beyond the Config.
@@ -105,17 +103,7 @@ type permission struct {
 }
 
 // unique returns a target that no other question has.
-func unique() string {
-	var b [16]byte
-	for n := 0; n < len(b); {
-		k, err := unix.Getrandom(b[n:], 0)
-		if err != nil && err != unix.EINTR {
-			break // the time is enough: nothing is kept by it
-		}
-		n += max(k, 0)
-	}
-	return fmt.Sprintf("network-%d-%x", time.Now().UnixNano(), b)
-}
+func unique() string { return "network-" + sys.RandomText(32) }
 
 // Terminal is an Approver that asks on the controlling terminal, whatever standard input is. Only
 // an explicit yes is a yes; without a terminal the answer is no. All Terminals ask their questions

@@ -46,7 +46,7 @@ func newGitCredential(x *Execution, rule credential.Rule, suspect func(dir strin
 }
 
 // get asks the Approver, and makes git find the password, once for each command.
-func (g *gitCredential) get(ctx context.Context) (string, error) {
+func (g *gitCredential) get(context.Context) (string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.done {

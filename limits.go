@@ -88,9 +88,4 @@ func (l Limits) Check() error {
 }
 
 // all are the limits as package limits has them.
-func (l Limits) all() limits.Limits {
-	return limits.Limits{
-		Memory: l.Memory, Swap: l.Swap, PIDs: l.PIDs, CPUs: l.CPUs, OpenFiles: l.OpenFiles, FileSize: l.FileSize,
-		Output: l.Output, Disk: l.Disk, Inodes: l.Inodes, Nice: l.Nice, IdleIO: l.IdleIO,
-	}
-}
+func (l Limits) all() limits.Limits { return limits.Limits(l) }

@@ -26,7 +26,7 @@ var table = [...]entry{
 		Since: "3.8", Needs: "the permission to make user namespaces", Lost: "no command can be run in a sandbox",
 		Remedy: "sysctl kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu), kernel.unprivileged_userns_clone=1 (Debian), " +
 			"user.max_user_namespaces=10000, or run nsrun outside of a container or chroot"},
-		source: "user_namespaces(7)", try: tryUser, remedy: userRemedy},
+		source: "user_namespaces(7)", try: func() error { return inside(func(*prog.Builder) {}, nil) }, remedy: userRemedy},
 	{Feature: Feature{Name: MountNamespaces, For: "a file system of its own", Required: true,
 		Since: "3.8", Needs: "a seccomp filter and an LSM that allow mount(2) and chroot(2)", Lost: "no command can be run in a sandbox",
 		Remedy: "start the container with fewer restrictions, as docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined, " +
@@ -35,32 +35,34 @@ var table = [...]entry{
 	{Feature: Feature{Name: NetworkNamespaces, For: "no network", Required: true,
 		Since: "3.8", Needs: "CONFIG_NET_NS", Lost: "no command can be run without the host's network",
 		Remedy: "sysctl user.max_net_namespaces=10000"},
-		source: "user_namespaces(7)", on: UserNamespaces, try: tryNet},
+		source: "user_namespaces(7)", on: UserNamespaces, try: func() error { return unshares(unix.CLONE_NEWNET) }},
 	{Feature: Feature{Name: ProcessNamespaces, For: "ending all processes of a command", Required: true,
 		Since: "3.8", Needs: "CONFIG_PID_NS", Lost: "no command can be run in a sandbox",
 		Remedy: "sysctl user.max_pid_namespaces=10000"},
-		source: "user_namespaces(7)", on: MountNamespaces, try: tryPID},
+		source: "user_namespaces(7)", on: MountNamespaces, try: func() error {
+			return inside(func(b *prog.Builder) { b.Call(prog.Clone, prog.Int(unix.CLONE_NEWPID)) }, nil)
+		}},
 	{Feature: Feature{Name: OwnProc, For: "a /proc that shows a command's processes alone",
 		Since: "3.8", Needs: "a /proc over which nothing is mounted",
 		Lost: "commands have the existing /proc, read-only: they see which other processes there are, " +
 			"with their arguments, and cannot look into them",
 		Remedy: "docker run --security-opt systempaths=unconfined, podman run --security-opt unmask=ALL, " +
 			"or procMount: Unmasked in Kubernetes' securityContext"},
-		source: "user_namespaces(7)", on: ProcessNamespaces, try: tryProc},
+		source: "user_namespaces(7)", on: ProcessNamespaces, try: func() error { return inside(pidProc, nil) }},
 	{Feature: Feature{Name: IPCNamespaces, For: "System V IPC and host name of its own", Required: true,
 		Since: "3.8", Needs: "CONFIG_IPC_NS and CONFIG_UTS_NS", Lost: "no command can be run in a sandbox",
 		Remedy: "sysctl user.max_ipc_namespaces=10000 user.max_uts_namespaces=10000"},
-		source: "user_namespaces(7)", on: UserNamespaces, try: tryIPC},
+		source: "user_namespaces(7)", on: UserNamespaces, try: func() error { return unshares(unix.CLONE_NEWIPC | unix.CLONE_NEWUTS) }},
 	{Feature: Feature{Name: CgroupNamespaces, For: "hiding the host's cgroups", Required: true,
 		Since: "4.6", Needs: "CONFIG_CGROUPS", Lost: "no command can be run in a sandbox",
 		Remedy: "sysctl user.max_cgroup_namespaces=10000"},
-		source: "cgroup_namespaces(7)", on: UserNamespaces, try: tryCgroupNamespace},
+		source: "cgroup_namespaces(7)", on: UserNamespaces, try: func() error { return unshares(unix.CLONE_NEWCGROUP) }},
 	{Feature: Feature{Name: Openat2, For: "paths that stay inside",
 		Since: "5.6", Needs: callAllowed, Lost: "paths are opened name by name, which takes longer"},
 		source: "openat2(2)", try: tryOpenat2},
 	{Feature: Feature{Name: CloseRange, For: "passing no descriptors on",
 		Since: "5.9", Needs: callAllowed, Lost: "descriptors are closed one by one, which takes longer"},
-		source: "close_range(2)", try: tryCloseRange},
+		source: "close_range(2)", try: func() error { return call(unix.EINVAL, unix.SYS_CLOSE_RANGE, 2, 1, 0) }},
 	{Feature: Feature{Name: Statx, For: "when a file was made",
 		Since: "4.11", Needs: callAllowed, Lost: "a change in the project from before a command replaced the file may be reported as a conflict"},
 		source: "statx(2)", try: tryStatx},
@@ -69,11 +71,11 @@ var table = [...]entry{
 		source: "seccomp(2)", try: trySeccomp},
 	{Feature: Feature{Name: Renameat2, For: "sessions",
 		Since: "3.15", Needs: callAllowed, Lost: "during a commit, a changed file is missing for a moment"},
-		source: "renameat2(2)", try: tryRenameat2},
+		source: "renameat2(2)", try: func() error { return call(unix.EINVAL, unix.SYS_RENAMEAT2, badFD, 0, badFD, 0, badFlags) }},
 	{Feature: Feature{Name: Overlay, For: "keeping changes apart",
 		Since: "5.11", Needs: "CONFIG_OVERLAY_FS", Lost: "a session is a copy of the project (--engine copy), which takes time and space",
 		Remedy: "modprobe overlay, as root"},
-		source: "commit 459c7c565ac3", on: MountNamespaces, try: tryOverlay},
+		source: "commit 459c7c565ac3", on: MountNamespaces, try: func() error { return inside(overlay, nil) }},
 	{Feature: Feature{Name: TmpfsAttributes, For: "keeping changes apart in memory",
 		Since: "6.6", Needs: "CONFIG_TMPFS_XATTR",
 		Lost: "--engine tmpfs; where the state directory's file system has no attributes (FUSE, vfat) a session is a copy of the project"},
@@ -81,17 +83,17 @@ var table = [...]entry{
 	{Feature: Feature{Name: NewMountCalls, For: "starting fast",
 		Since: "5.12", Needs: "a seccomp filter that allows open_tree, move_mount, fsopen and mount_setattr",
 		Lost: "mount(2) is used: starts take longer, mounts below a directory are made read-only one by one, and root has no --engine tmpfs"},
-		source: "mount_setattr(2)", try: tryNewMounts, closer: tryMountCalls},
+		source: "mount_setattr(2)", try: tryNewMounts, closer: func() error { return inside(mountCalls, nil) }},
 	{Feature: Feature{Name: Clone3, For: "starting in a cgroup",
 		Since: "5.7", Needs: callAllowed, Lost: "the broker enforces network rules for root too; the rest is done by clone(2)"},
-		source: "clone(2), CLONE_INTO_CGROUP", try: tryClone3},
+		source: "clone(2), CLONE_INTO_CGROUP", try: func() error { return call(unix.EINVAL, unix.SYS_CLONE3, 0, 0) }},
 	{Feature: Feature{Name: SessionKeys, For: "keeping the caller's keys outside",
 		Since: "2.6.10", Needs: "CONFIG_KEYS", Lost: "commands without nsrun run's seccomp filter can use the caller's session keyring"},
 		source: "keyctl(2)", try: tryKeys},
 	{Feature: Feature{Name: LandlockScopes, For: "closing abstract sockets when the host's network is shared",
 		Since: "6.12", Needs: "landlock among the kernel's lsm= parameter",
 		Lost: "--net host needs --allow-unix @ as well, and the broker enforces network rules for root too"},
-		source: "commit 21d52e295ad2", try: tryLandlockScopes},
+		source: "commit 21d52e295ad2", try: func() error { return landlock(6, "close abstract sockets") }},
 	{Feature: Feature{Name: BPF, For: "network rules by the kernel",
 		Since: "5.18", Needs: "root (CAP_BPF, CAP_NET_ADMIN and a cgroup of one's own)", Lost: "the broker enforces network rules"},
 		source: "commit b44123b4a3dc", try: tryBPF},
@@ -113,11 +115,11 @@ var table = [...]entry{
 	{Feature: Feature{Name: PidfdGetfd, For: "giving sockets of commands to the broker",
 		Since: "5.6", Needs: callAllowed, Lost: "network rules, except root's where the kernel enforces them",
 		Remedy: "docker run --cap-add SYS_PTRACE, or podman run --cap-add SYS_PTRACE"},
-		source: "pidfd_getfd(2)", try: tryPidfd},
+		source: "pidfd_getfd(2)", try: func() error { return call(unix.EBADF, unix.SYS_PIDFD_GETFD, badFD, 0, 0) }},
 	{Feature: Feature{Name: PidfdOpen, For: "naming the processes that the broker serves",
 		Since: "5.3", Needs: callAllowed, Lost: "network rules, except root's where the kernel enforces them",
 		Remedy: "docker run --security-opt seccomp=unconfined, or podman run --security-opt seccomp=unconfined"},
-		source: "pidfd_open(2)", try: tryPidfdOpen},
+		source: "pidfd_open(2)", try: func() error { return call(unix.EINVAL, unix.SYS_PIDFD_OPEN, badFD, 0) }},
 	{Feature: Feature{Name: Kcmp, For: "sockets that the broker exchanges",
 		Since: "3.5", Needs: "CONFIG_KCMP with a seccomp filter that allows it",
 		Lost: "the broker looks in /proc for sockets that it exchanges, which takes longer"},
@@ -131,7 +133,7 @@ var table = [...]entry{
 	{Feature: Feature{Name: LandlockTCP, For: "unix sockets that the kernel connects while the broker enforces rules",
 		Since: "6.7", Needs: "landlock among the kernel's lsm= parameter",
 		Lost: "with rules the broker connects a command's unix sockets: servers see the broker as the client (SO_PEERCRED)"},
-		source: "commit fff69fb03dde", try: tryLandlockTCP},
+		source: "commit fff69fb03dde", try: func() error { return landlock(4, "restrict TCP connections") }},
 	{Feature: Feature{Name: Fanotify, For: "watching, with the pid of the writer",
 		Since: "5.17", Needs: "root", Lost: "inotify watches: one watch for each directory, and no pid"},
 		source: "fanotify_mark(2), FAN_RENAME", try: tryFanotify},
@@ -141,8 +143,6 @@ const callAllowed = "a seccomp filter that allows it"
 
 // What is tried in a process with a user namespace of its own, see inside.
 
-func tryUser() error { return inside(func(*prog.Builder) {}, nil) }
-
 // tryMount changes the root too: the filter of a container without capabilities may refuse just that.
 func tryMount() error {
 	return inside(func(b *prog.Builder) {
@@ -150,19 +150,3 @@ func tryMount() error {
 		b.Call(prog.SysChroot, b.String("/"))
 	}, nil)
 }
-
-func tryNet() error { return unshares(unix.CLONE_NEWNET) }
-
-func tryIPC() error { return unshares(unix.CLONE_NEWIPC | unix.CLONE_NEWUTS) }
-
-func tryCgroupNamespace() error { return unshares(unix.CLONE_NEWCGROUP) }
-
-func tryMountCalls() error { return inside(mountCalls, nil) }
-
-func tryOverlay() error { return inside(overlay, nil) }
-
-func tryPID() error {
-	return inside(func(b *prog.Builder) { b.Call(prog.Clone, prog.Int(unix.CLONE_NEWPID)) }, nil)
-}
-
-func tryProc() error { return inside(pidProc, nil) }

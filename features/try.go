@@ -52,10 +52,6 @@ func tryControllers() error {
 	return nil
 }
 
-func tryClone3() error { return call(unix.EINVAL, unix.SYS_CLONE3, 0, 0) } // no arguments of that size exist
-
-func tryCloseRange() error { return call(unix.EINVAL, unix.SYS_CLOSE_RANGE, 2, 1, 0) } // the wrong order
-
 // trySeccomp tries both calls that install filters.
 func trySeccomp() error {
 	err := call(unix.EFAULT, unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, 0)
@@ -70,17 +66,11 @@ func tryKillable() error {
 	return call(unix.EFAULT, unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, 0)
 }
 
-func tryPidfd() error { return call(unix.EBADF, unix.SYS_PIDFD_GETFD, badFD, 0, 0) }
-
-func tryPidfdOpen() error { return call(unix.EINVAL, unix.SYS_PIDFD_OPEN, badFD, 0) }
-
 func tryKcmp() error {
 	const vm = 1 // KCMP_VM
 	self := uintptr(os.Getpid())
 	return call(0, unix.SYS_KCMP, self, self, vm, 0, 0)
 }
-
-func tryRenameat2() error { return call(unix.EINVAL, unix.SYS_RENAMEAT2, badFD, 0, badFD, 0, badFlags) }
 
 func tryKeys() error {
 	err := call(unix.ENOKEY, unix.SYS_KEYCTL, unix.KEYCTL_GET_KEYRING_ID, uintptr(badFlags-2), 0) // KEY_SPEC_SESSION_KEYRING
@@ -152,10 +142,6 @@ func tryCookies() error {
 	_, err = unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
 	return err
 }
-
-func tryLandlockTCP() error { return landlock(4, "restrict TCP connections") }
-
-func tryLandlockScopes() error { return landlock(6, "close abstract sockets") }
 
 // landlock asks for the version of Landlock's interface (LANDLOCK_CREATE_RULESET_VERSION).
 func landlock(least uintptr, can string) error {

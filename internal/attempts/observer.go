@@ -127,12 +127,14 @@ func (o *Observer) serve(file *os.File) {
 	defer file.Close()
 	// The thread goes on afterwards: for the kernel it may be the parent of sandboxes, which end with it.
 	runtime.LockOSThread()
-	if o.Root == nil && sys.Effective(allFiles, false) {
-		defer func() {
-			if sys.Effective(allFiles, true) {
-				runtime.UnlockOSThread()
-			}
-		}()
+	if o.Root == nil {
+		if raise, ok := sys.Lower(allFiles); ok {
+			defer func() {
+				if raise() {
+					runtime.UnlockOSThread()
+				}
+			}()
+		}
 	}
 	l := notify.Listener(file.Fd())
 	l.WakeHere()

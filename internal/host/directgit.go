@@ -263,15 +263,15 @@ func (d *direct) submodules(top, common string, depth int) error {
 // unreadable index could hide some: git refuses it now, but somebody may repair it.
 func (d *direct) staged(top, dir, name string, depth int) error {
 	at := filepath.Join(dir, name)
-	fd, size, err := openRegular(at, indexMost)
+	f, size, err := openRegular(at, indexMost)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
 		return nil
 	}
 	var paths []string
 	var shared string
 	if err == nil {
-		defer unix.Close(fd)
-		paths, shared, err = gitindex.Submodules(fileReader(fd), size)
+		defer f.Close()
+		paths, shared, err = gitindex.Submodules(f, size)
 	}
 	if err != nil {
 		return &os.PathError{Op: "read", Path: at, Err: sys.Bare(err)}
@@ -486,68 +486,69 @@ func readNames(dir string) ([]string, error) {
 
 // readPlain reads a regular file that is not large, through links.
 func readPlain(name string) (string, error) {
-	fd, _, err := openRegular(name, gitFileMost)
+	f, size, err := openRegular(name, gitFileMost)
 	if err != nil {
 		return "", err
 	}
-	return readSmall(fd)
+	return readAll(f, size)
 }
 
 // openRegular opens a regular file of at most so many bytes, through links.
-func openRegular(name string, most int64) (fd int, size int64, err error) {
+func openRegular(name string, most int64) (f *os.File, size int64, err error) {
 	// Opening a device or a FIFO has side effects.
 	path, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return -1, 0, err
+		return nil, 0, err
 	}
 	defer unix.Close(path)
 	var st unix.Stat_t
 	if err := unix.Fstat(path, &st); err != nil {
-		return -1, 0, err
+		return nil, 0, err
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > most {
-		return -1, 0, errNotGits
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, 0, errNotGits
 	}
-	fd, err = unix.Open("/proc/self/fd/"+strconv.Itoa(path), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	return fd, st.Size, err
-}
-
-// A fileReader is a descriptor of a regular file.
-type fileReader int
-
-// ReadAt is for io.ReaderAt.
-func (fd fileReader) ReadAt(b []byte, at int64) (n int, err error) {
-	for n < len(b) {
-		k := 0
-		if err := sys.Retry(func() (err error) { k, err = unix.Pread(int(fd), b[n:], at+int64(n)); return err }); err != nil {
-			return n, err
-		}
-		if k == 0 {
-			return n, io.EOF
-		}
-		n += k
+	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(path), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, 0, err
 	}
-	return n, nil
+	return regular(fd, most)
 }
 
 var errNotGits = errors.New("not a file of git's")
 
+// regular is a descriptor as a file, if that is a regular one of at most so many bytes. Else the descriptor is closed.
+func regular(fd int, most int64) (f *os.File, size int64, err error) {
+	f = os.NewFile(uintptr(fd), "")
+	fi, err := f.Stat()
+	if err == nil && (!fi.Mode().IsRegular() || fi.Size() > most) {
+		err = errNotGits
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, 0, err
+	}
+	return f, fi.Size(), nil
+}
+
 // readSmall reads a regular file that is not large, and closes it.
 func readSmall(fd int) (string, error) {
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return "", err
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > gitFileMost {
-		return "", errNotGits
-	}
-	b := make([]byte, st.Size)
-	n, err := unix.Pread(fd, b, 0)
+	f, size, err := regular(fd, gitFileMost)
 	if err != nil {
 		return "", err
 	}
-	return string(b[:n]), nil
+	return readAll(f, size)
+}
+
+// readAll reads so many bytes of a file, or less if that has become shorter, and closes it.
+func readAll(f *os.File, size int64) (string, error) {
+	defer f.Close()
+	b := make([]byte, size)
+	n, err := f.ReadAt(b, 0)
+	if err == io.EOF {
+		err = nil
+	}
+	return string(b[:n]), err
 }
 
 // A helpful error says what to type. If an error has a method Try, callers that usually add a hint add none.

@@ -3,8 +3,6 @@
 package host
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -106,21 +104,13 @@ func readOwn(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	f := os.NewFile(uintptr(fd), name)
-	defer f.Close()
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return "", err
+	if unix.Fstat(fd, &st) != nil || int(st.Uid) != os.Geteuid() {
+		_ = unix.Close(fd)
+		return "", errNotGits
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() || st.Size > gitFileMost {
-		return "", errors.New("not a file of git's")
-	}
-	b := make([]byte, st.Size)
-	n, err := f.ReadAt(b, 0)
-	if n < len(b) {
-		return "", err
-	}
-	return string(bytes.TrimRight(b, "\r\n")), nil
+	text, err := readSmall(fd)
+	return strings.TrimRight(text, "\r\n"), err
 }
 
 // coreWorkTree finds the value of core.worktree in a git configuration, in the form that git itself writes. Empty:

@@ -3,7 +3,7 @@
 package host
 
 import (
-	"os"
+	"io"
 	"path/filepath"
 	"strings"
 
@@ -12,7 +12,6 @@ import (
 	"github.com/nsrun/nsrun/internal/harmless"
 	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/plan"
-	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -66,19 +65,11 @@ func readWhole(path string, most int) []byte {
 	if err != nil {
 		return nil
 	}
-	f := os.NewFile(uintptr(fd), path)
-	defer f.Close()
-	var st unix.Stat_t
-	if sys.Retry(func() error { return unix.Fstat(fd, &st) }) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size >= int64(most) {
+	f, _, err := regular(fd, int64(most)-1)
+	if err != nil {
 		return nil
 	}
-	b := make([]byte, most)
-	n := 0
-	for n < len(b) {
-		m, err := f.Read(b[n:])
-		if n += m; err != nil {
-			break
-		}
-	}
-	return b[:n]
+	defer f.Close()
+	b, _ := io.ReadAll(io.LimitReader(f, int64(most)))
+	return b
 }

@@ -14,19 +14,8 @@ import (
 
 // Look is where an absolute path leads, as far as anything is there, and what that is.
 func Look(name string) (real string, on plan.OnHost) {
-	name = filepath.Clean(name)
-	near, rest := name, ""
-	for {
-		if at, err := filepath.EvalSymlinks(near); err == nil {
-			on.Nearest, real = at, filepath.Join(at, rest)
-			break
-		}
-		if near == "/" {
-			on.Nearest, real = near, name
-			break
-		}
-		near, rest = filepath.Dir(near), filepath.Join(filepath.Base(near), rest)
-	}
+	near, rest := existing(filepath.Clean(name))
+	on.Nearest, real = near, filepath.Join(near, rest)
 	var st unix.Stat_t
 	if rest == "" && unix.Lstat(real, &st) == nil {
 		on.Exists, on.Socket = true, st.Mode&unix.S_IFMT == unix.S_IFSOCK

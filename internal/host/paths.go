@@ -65,14 +65,21 @@ func fileID(st *unix.Stat_t) mounts.FileID {
 
 // Nearest is a path, or if nothing is there yet, its nearest existing parent.
 func Nearest(path string) string {
+	at, _ := existing(path)
+	return at
+}
+
+// existing resolves the links of a path, as far as it exists, and returns what of it does not.
+func existing(path string) (at, rest string) {
 	for {
-		if resolved, err := filepath.EvalSymlinks(path); err == nil {
-			return resolved
+		at, err := filepath.EvalSymlinks(path)
+		if err == nil {
+			return at, rest
 		}
 		if path == filepath.Dir(path) {
-			return path
+			return path, rest
 		}
-		path = filepath.Dir(path)
+		path, rest = filepath.Dir(path), filepath.Join(filepath.Base(path), rest)
 	}
 }
 

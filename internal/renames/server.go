@@ -159,13 +159,13 @@ func (s *Server) serve(l notify.Listener) {
 // goes on afterwards: for the kernel it may be the parent of sandboxes, which end with it. False: it cannot be had, and f was not
 // called.
 func (s *Server) unprivileged(f func()) bool {
-	const all = 1<<64 - 1
 	runtime.LockOSThread()
-	back, ok := become(s.Root)
-	if ok = ok && sys.Effective(all, false); ok {
+	asBefore, ok := become(s.Root)
+	raise, lowered := sys.Lower(sys.AllCapabilities)
+	if ok = ok && lowered; ok {
 		f()
 	}
-	if sys.Effective(all, true) && back() {
+	if lowered && raise() && asBefore() {
 		runtime.UnlockOSThread()
 	}
 	return ok

@@ -4,21 +4,23 @@ package sys
 
 import "golang.org/x/sys/unix"
 
-// Effective takes the capabilities of a mask from this thread's effective ones, or makes those effective again that are
-// permitted. The thread has to be locked.
-func Effective(mask uint64, on bool) bool {
+// AllCapabilities are all that there can be.
+const AllCapabilities = 1<<64 - 1
+
+// Lower takes capabilities from the effective ones of this thread, which has to be locked. After back it has those that it
+// had before, and not all that are permitted.
+func Lower(capabilities uint64) (back func() bool, ok bool) {
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if unix.Capget(&head, &data[0]) != nil {
-		return false
+	var had [2]unix.CapUserData
+	if unix.Capget(&head, &had[0]) != nil {
+		return nil, false
 	}
-	changed := false
-	for i, part := range [...]uint32{uint32(mask), uint32(mask >> 32)} {
-		was := data[i].Effective
-		if data[i].Effective &^= part; on {
-			data[i].Effective |= data[i].Permitted & part
-		}
-		changed = changed || was != data[i].Effective
+	left := had
+	for i := range left {
+		left[i].Effective &^= uint32(capabilities >> (32 * i))
 	}
-	return !changed || unix.Capset(&head, &data[0]) == nil
+	if left == had {
+		return func() bool { return true }, true
+	}
+	return func() bool { return unix.Capset(&head, &had[0]) == nil }, unix.Capset(&head, &left[0]) == nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/nsrun/nsrun/internal/seccomp"
 )
 
-// A deed is what a call changes.
+// A deed says what a call changes.
 type deed uint8
 
 const (
@@ -18,23 +18,23 @@ const (
 	oldTimes  // two struct timeval
 	utimbuf   // struct utimbuf
 	setsAttr  // an extended attribute
-	dropsAttr // that is removed
+	dropsAttr // removes an extended attribute
 )
 
-// A call is one that is told of. Arguments are numbered from 0; none is noArg.
+// A call is a system call that the Deputy is told of. Arguments are numbered from 0; noArg means that there is none.
 type call struct {
 	nr    int
 	deed  deed
-	dir   int // a descriptor, which the path is relative to; without a path it is what is changed
+	dir   int // the descriptor that the path is relative to, or, without a path, of the file that is changed
 	path  int
-	arg   int // the first one of what is changed to
-	flags int // AT_…
-	link  bool
+	arg   int  // the first argument with the new value
+	flags int  // AT_…
+	link  bool // it changes a symbolic link itself
 }
 
 const noArg = -1
 
-// newCalls are those that all architectures have.
+// newCalls are the calls that all architectures have.
 var newCalls = []call{
 	{nr: unix.SYS_FCHMOD, deed: mode, dir: 0, path: noArg, arg: 1, flags: noArg},
 	{nr: unix.SYS_FCHMODAT, deed: mode, dir: 0, path: 1, arg: 2, flags: noArg},
@@ -50,10 +50,10 @@ var newCalls = []call{
 	{nr: unix.SYS_FREMOVEXATTR, deed: dropsAttr, dir: 0, path: noArg, arg: 1, flags: noArg},
 }
 
-// Nothing is a filter that lets everything pass.
+// Nothing is a filter that allows every call.
 func Nothing() []unix.SockFilter { return []unix.SockFilter{{Code: seccomp.Return, K: seccomp.Allow}} }
 
-// find is the call with a number.
+// find returns the call with a number. Nil: it is not one of these.
 func find(nr int32) *call {
 	for _, list := range [...][]call{newCalls, oldCalls} {
 		for i := range list {
@@ -65,8 +65,8 @@ func find(nr int32) *call {
 	return nil
 }
 
-// Notified is the filter that tells of these calls, of those of names.go and of pairs of sockets for messages, and with loopback
-// of those of sockets.
+// Notified is the filter that reports calls to the Deputy: these, those of names.go, socketpair(2) for datagrams, and,
+// with loopback, those of sockets.go.
 func Notified(loopback bool) []unix.SockFilter {
 	var f builder
 	f.Nr()

@@ -4,7 +4,7 @@ package wall
 
 import "golang.org/x/sys/unix"
 
-// oldCalls are those that newer architectures do not have.
+// oldCalls are calls that newer architectures do not have.
 var oldCalls = []call{
 	{nr: unix.SYS_CHMOD, deed: mode, dir: noArg, path: 0, arg: 1, flags: noArg},
 	{nr: unix.SYS_CHOWN, deed: owner, dir: noArg, path: 0, arg: 1, flags: noArg},

@@ -4,7 +4,7 @@ package wall
 
 import "golang.org/x/sys/unix"
 
-// oldCalls are those that this architecture does not have.
+// oldCalls are calls that this architecture does not have.
 var oldCalls []call
 
 // openers and namers are the calls by which C libraries open and name files.

@@ -16,22 +16,22 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// A Deputy does for the processes of one command what these are not allowed to do themselves: it changes modes, owners,
-// times and attributes of files, opens terminals, keeps shared memory and semaphores with names, and makes TCP and unix sockets
-// that lead to each other only.
+// A Deputy does for the processes of one command what they may not do themselves: it changes modes, owners, times and
+// attributes of files, opens terminals, keeps named shared memory and semaphores, and makes TCP and unix sockets that
+// only connect to each other.
 type Deputy struct {
-	// May says whether the command may change what is at a path, which is absolute and has no links.
+	// May reports whether the command may change the file at a path, which is absolute and without symbolic links.
 	May func(path string) bool
-	// Loopback gives the command TCP sockets on loopback addresses, and unix sockets. False: it makes its sockets itself, or
-	// has none.
+	// Loopback gives the command TCP sockets on loopback addresses, and unix sockets. False: the command makes its sockets
+	// itself, or has none.
 	Loopback bool
-	// Temp is the command's own directory for temporary files. Empty: there is none.
+	// Temp is the command's own directory for temporary files. Empty: it has none.
 	Temp string
-	// Seen reports whether a command sees what is at a path. Nil: all.
+	// Seen reports whether the command sees a path. Nil: it sees all paths.
 	Seen func(path string) bool
 
-	stop *os.File      // readable when all is to end; nil: it was not attached, or is closed
-	done chan struct{} // closed when nothing is changed any more; nil: nothing was begun
+	stop *os.File      // readable when serve has to end; nil: not attached, or closed
+	done chan struct{} // closed when serve has ended; nil: it was not started
 	seen notify.Notification
 	text [unix.PathMax]byte
 
@@ -40,7 +40,7 @@ type Deputy struct {
 	temp    sys.FD // of Temp
 }
 
-// Attach has a command tell of its calls. Close has to be called.
+// Attach makes a command report its calls. Close must be called.
 func (d *Deputy) Attach(c *sandbox.Options) error {
 	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
@@ -67,7 +67,7 @@ func (d *Deputy) Attach(c *sandbox.Options) error {
 	return nil
 }
 
-// Close waits until nothing is changed any more: the command has ended, or its calls fail from now on.
+// Close waits until the Deputy changes nothing any more. If the command has not ended, its calls fail from now on.
 func (d *Deputy) Close() {
 	if d.stop == nil {
 		return
@@ -81,18 +81,18 @@ func (d *Deputy) Close() {
 	d.temp.Close()
 }
 
-// serve answers until the command has ended.
+// serve answers calls until the command has ended.
 func (d *Deputy) serve(file *os.File) {
 	defer close(d.done)
 	defer file.Close()
-	// The thread goes on afterwards: for the kernel it may be the parent of sandboxes, which end with it.
+	// The thread must not end: for the kernel it may be the parent of sandboxes, which would end with it.
 	runtime.LockOSThread()
-	held, ok := dropPrivileges()
+	raise, ok := sys.Lower(sys.AllCapabilities)
 	if !ok {
-		return // nothing is changed with privileges that the command does not have
+		return // with privileges that the command does not have, nothing may be changed
 	}
 	defer func() {
-		if restorePrivileges(held) {
+		if raise() {
 			runtime.UnlockOSThread()
 		}
 	}()
@@ -105,7 +105,7 @@ func (d *Deputy) serve(file *os.File) {
 		}
 		switch {
 		case d.Loopback && d.handleSocket(l, &d.seen):
-		case isPair(&d.seen):
+		case uint32(d.seen.NR) == unix.SYS_SOCKETPAIR:
 			d.pair(l, &d.seen)
 		case d.names.handle(d, l, &d.seen):
 		default:
@@ -116,23 +116,7 @@ func (d *Deputy) serve(file *os.File) {
 	d.names.close()
 }
 
-// dropPrivileges takes all effective capabilities from this thread, as the command has none, and returns them.
-func dropPrivileges() (held [2]unix.CapUserData, ok bool) {
-	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	if unix.Capget(&head, &held[0]) != nil {
-		return held, false
-	}
-	none := held
-	none[0].Effective, none[1].Effective = 0, 0
-	return held, unix.Capset(&head, &none[0]) == nil
-}
-
-func restorePrivileges(held [2]unix.CapUserData) bool {
-	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	return unix.Capset(&head, &held[0]) == nil
-}
-
-// handle does what a call asks for, and returns its error.
+// handle makes the change that a call asks for, and returns the call's error.
 func (d *Deputy) handle(l notify.Listener, n *notify.Notification) syscall.Errno {
 	c := find(n.NR)
 	if c == nil || n.PID == 0 {
@@ -147,7 +131,7 @@ func (d *Deputy) handle(l notify.Listener, n *notify.Notification) syscall.Errno
 	if e != 0 {
 		return e
 	}
-	// The number may be another process's by now, if the caller was killed.
+	// If the caller was killed, its number may be another process's by now.
 	if !l.Valid(n.ID) {
 		return syscall.EINTR
 	}
@@ -158,7 +142,7 @@ func (d *Deputy) handle(l notify.Listener, n *notify.Notification) syscall.Errno
 	return v.change(file)
 }
 
-// open opens the file that a call means, without any access to it.
+// open opens the file that a call is about, with O_PATH, so that it cannot be read or written to.
 func (d *Deputy) open(n *notify.Notification, c *call) (sys.FD, syscall.Errno) {
 	flags := uint64(unix.O_PATH | unix.O_CLOEXEC)
 	at := uint64(0)
@@ -188,10 +172,10 @@ func (d *Deputy) open(n *notify.Notification, c *call) (sys.FD, syscall.Errno) {
 	return look(n.PID, number, name, flags, at&unix.AT_EMPTY_PATH != 0)
 }
 
-// look opens what a name of a thread means, which is relative to the directory with a number of that thread's. The name may
-// be empty, where that means the directory.
+// look opens the file that a name means for a thread. number is the thread's descriptor of the directory that a
+// relative name begins at. With empty, an empty name means that descriptor's own file.
 func look(thread uint32, number int, name string, flags uint64, empty bool) (sys.FD, syscall.Errno) {
-	for _, own := range [...]string{"/proc/self/fd/", "/dev/fd/"} { // what is a descriptor is the caller's
+	for _, own := range [...]string{"/proc/self/fd/", "/dev/fd/"} { // the caller's descriptors, not ours
 		if digits, ok := strings.CutPrefix(name, own); ok {
 			if fd, err := strconv.ParseUint(digits, 10, 31); err == nil {
 				return process(thread, "fd/"+strconv.FormatUint(fd, 10), 0)
@@ -221,7 +205,7 @@ func look(thread uint32, number int, name string, flags uint64, empty bool) (sys
 	return sys.FD(fd), errnoOf(err)
 }
 
-// process opens what a link in /proc of a thread leads to.
+// process opens the target of a link in the /proc directory of a thread.
 func process(thread uint32, link string, flags int) (sys.FD, syscall.Errno) {
 	fd, err := unix.Open(notify.Proc(thread, link), unix.O_PATH|unix.O_CLOEXEC|flags, 0)
 	switch err {
@@ -243,7 +227,7 @@ func errnoOf(err error) syscall.Errno {
 	return syscall.EIO
 }
 
-// read reads a string from a caller's memory.
+// read reads a string from the memory of a thread.
 func (d *Deputy) read(thread uint32, at uintptr) (string, syscall.Errno) {
 	return notify.ReadString(thread, at, d.text[:])
 }

@@ -12,7 +12,7 @@ import (
 const (
 	ioprioWhoProcess = 1
 
-	// firstUnknown is the first of the calls that nobody has looked at: Linux 6.17.
+	// firstUnknown is the first system call that this list does not cover: it came with Linux 6.17.
 	firstUnknown = unix.SYS_FILE_SETATTR
 
 	ioctlTypeMask    = 0xff00
@@ -32,29 +32,29 @@ type Options struct {
 	Loopback bool // TCP and unix sockets, which a Deputy makes
 }
 
-// refused are calls that fail with EPERM: System V IPC and POSIX message queues, which are the host's; and watching whole
-// directories of hidden files.
+// refused are calls that fail with EPERM: System V IPC and POSIX message queues, which belong to the host, and
+// fanotify, which would report what happens to hidden files.
 var refused = [...]uint32{
 	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,
 	unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK, unix.SYS_FANOTIFY_INIT,
 }
 
-// selfOnly are calls about a process or thread that its first argument names: zero is the caller.
+// selfOnly are calls whose first argument names a process or thread. Only zero, the caller, is allowed.
 var selfOnly = [...]uint32{
 	unix.SYS_PRLIMIT64, unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETATTR,
 }
 
-// allowedIoctls change nothing except the file of a descriptor that was opened for writing.
+// allowedIoctls change no file, except through a descriptor that is open for writing.
 var allowedIoctls = [...]uint32{unix.FS_IOC_GETFLAGS, fsIocFiemap, fsIocFsgetxattr, fsIocGetversion, fsIocGetfslabel, unix.FICLONE, unix.FICLONERANGE, unix.FIDEDUPERANGE}
 
-// Filter refuses system calls that a command without its own namespaces must not make. It is used together with
-// nsexec.DefaultFilter, which refuses system calls of other architectures. It is long because it is the list of them.
+// Filter refuses system calls that a command without namespaces of its own must not make. It is used together with
+// nsexec.DefaultFilter, which refuses system calls of other architectures. It is long because it lists them all.
 func Filter(o Options) []unix.SockFilter {
 	var f builder
 	f.Nr()
 	f.Add(seccomp.AtLeast, 0, 1, firstUnknown)
 	f.Refuse(unix.ENOSYS)
-	for _, nr := range [...]uint32{unix.SYS_SETXATTRAT, unix.SYS_REMOVEXATTRAT} { // libraries take the older calls then
+	for _, nr := range [...]uint32{unix.SYS_SETXATTRAT, unix.SYS_REMOVEXATTRAT} { // then libraries use the older calls
 		f.Add(seccomp.Equal, 0, 1, nr)
 		f.Refuse(unix.ENOSYS)
 	}
@@ -68,7 +68,8 @@ func Filter(o Options) []unix.SockFilter {
 			f.unless(0, unix.EPERM)
 		})
 	}
-	// A process that nobody may look into could not hand over any call. There are no core dumps anyway: it seems to have worked.
+	// The Deputy cannot read the memory of a process that is not dumpable. There are no core dumps anyway, so the call
+	// reports success and changes nothing.
 	f.call(unix.SYS_PRCTL, func() {
 		f.Lower(0)
 		f.Add(seccomp.Equal, 0, 1, unix.PR_SET_DUMPABLE)
@@ -113,7 +114,7 @@ func Filter(o Options) []unix.SockFilter {
 		}
 		f.Refuse(unix.EACCES)
 	})
-	// A call that sends and connects in one.
+	// MSG_FASTOPEN makes a call that sends also connect.
 	if !o.Network {
 		f.call(unix.SYS_SETSOCKOPT, f.options)
 		for _, c := range [...]struct{ nr, flags uint32 }{{unix.SYS_SENDTO, 3}, {unix.SYS_SENDMSG, 2}, {unix.SYS_SENDMMSG, 3}} {
@@ -124,8 +125,8 @@ func Filter(o Options) []unix.SockFilter {
 			})
 		}
 	}
-	// Of a pair that is connected nothing else can be reached. A datagram socket can be connected again: a Deputy makes another
-	// pair (Notified).
+	// A connected pair reaches nothing else. But a datagram socket can be connected again, so the Deputy makes a pair of
+	// another type instead (Notified).
 	f.call(unix.SYS_SOCKETPAIR, func() {
 		f.Lower(0)
 		f.unless(unix.AF_UNIX, unix.EACCES)
@@ -140,16 +141,16 @@ func Filter(o Options) []unix.SockFilter {
 	return f.Filter
 }
 
-// builder is a filter that is not complete.
+// builder is an unfinished filter.
 type builder struct{ seccomp.Filter }
 
-// unless refuses all but one value.
+// unless refuses every value but one.
 func (f *builder) unless(k uint32, e unix.Errno) {
 	f.Add(seccomp.Equal, 1, 0, k)
 	f.Refuse(e)
 }
 
-// call adds what is looked at for one call, which is allowed behind that.
+// call adds the checks of one system call. If they refuse nothing, the call is allowed.
 func (f *builder) call(nr uint32, check func()) {
 	f.When(seccomp.Equal, nr, func() {
 		check()

@@ -15,44 +15,48 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Two directories have everybody's: /dev/pts the terminals, and /dev/shm what programs share by shm_open(3) and sem_open(3).
-// Landlock can allow all of what is in a directory, or none. So the Deputy is told of calls that open a file for reading and
-// writing, as these do, and of those that give and remove names. If the name is in one of the two directories it answers:
+// Two directories hold files of all users: /dev/pts holds terminals, and /dev/shm holds what programs share by
+// shm_open(3) and sem_open(3). Landlock can allow everything in a directory, or nothing. So the Deputy is told of calls
+// that open a file for reading and writing, as these functions do, and of calls that make and remove names. It answers
+// for names in these two directories:
 //
-//   - the other end of a terminal it opens for whom has the first end open, which anybody may make (/dev/ptmx);
-//   - the names in /dev/shm are its own: there is memory behind them (memfd_create(2)), no file, and nobody else has it.
+//   - It opens the second end of a terminal for a process that has the first end open. Anybody may make a terminal
+//     (/dev/ptmx).
+//   - It keeps the names in /dev/shm itself. Behind them is memory (memfd_create(2)), not a file, and no other command
+//     has it.
 //
-// Temporary files without a name that programs make in /tmp whatever TMPDIR says (tmpfile(3)) are made in the command's own
-// directory for them. Those with a name are not: programs that cannot make one look elsewhere, and one that can expects to find it.
+// Some programs make temporary files without a name in /tmp whatever TMPDIR says (tmpfile(3)). The Deputy makes these
+// in the command's own directory for temporary files. It does not do so for files with a name: a program that cannot
+// make one tries another directory, and a program that has made one expects to find it there.
 //
-// Whatever else is named the kernel opens itself, by the command's own rules. So it does not matter that the name can be
-// another one by then.
+// For all other names the kernel carries out the call, under the command's own rules. So it does not matter if the name
+// in the command's memory changes in the meantime.
 
 // An opener is a call that opens a file.
 type opener struct {
 	nr          uint32
-	path, flags uint32 // which arguments
+	path, flags uint32 // the numbers of these arguments
 }
 
-// A namer is a call that gives or removes a name.
+// A namer is a call that makes or removes a name.
 type namer struct {
 	nr   uint32
-	here []uint32 // the arguments that are to be AT_FDCWD
-	old  int      // the argument with the name that is there
-	new  int      // the one with the name that is made; noArg: the old one is removed
+	here []uint32 // the arguments that must be AT_FDCWD
+	old  int      // the argument with the existing name
+	new  int      // the argument with the new name; noArg: the call removes the old one
 }
 
-// otherwise are the bits of flags with which a file is not opened for both reading and writing.
+// otherwise are the flags that can make an open differ from one for reading and writing.
 const otherwise = unix.O_ACCMODE | unix.O_TMPFILE | unix.O_PATH
 
 const (
 	terminals = "/dev/pts/"
 	memories  = "/dev/shm/"
-	// maxNames is how many names in /dev/shm there are at once.
+	// maxNames is how many names in /dev/shm a command can have at once.
 	maxNames = 512
 )
 
-// names are what a command has in /dev/shm.
+// names are a command's files in /dev/shm.
 type names struct{ memory map[string]sys.FD }
 
 func (s *names) close() {
@@ -62,7 +66,7 @@ func (s *names) close() {
 	s.memory = nil
 }
 
-// notifyNames adds the calls to a filter that are told of.
+// notifyNames makes a filter report these calls.
 func (f *builder) notifyNames() {
 	for _, c := range openers {
 		f.call(c.nr, func() {
@@ -86,7 +90,7 @@ func (f *builder) notifyNames() {
 	}
 }
 
-// handle answers a call that opens a file, or names one, and reports whether it was one.
+// handle answers a call if it is an opener or a namer, and reports whether it was one.
 func (s *names) handle(d *Deputy, l notify.Listener, n *notify.Notification) bool {
 	for _, c := range openers {
 		if c.nr == uint32(n.NR) {
@@ -130,7 +134,7 @@ func (s *names) open(d *Deputy, l notify.Listener, n *notify.Notification, c ope
 	}
 }
 
-// terminal is the number of the terminal that a name means.
+// terminal returns the number of the terminal that a path names.
 func terminal(name string) (number string, ok bool) {
 	number, ok = strings.CutPrefix(name, terminals)
 	if v, err := strconv.ParseUint(number, 10, 31); !ok || err != nil || strconv.FormatUint(v, 10) != number {
@@ -139,27 +143,28 @@ func terminal(name string) (number string, ok bool) {
 	return number, true
 }
 
-// shared is the name in /dev/shm that a path means.
+// shared returns the name in /dev/shm that a path has.
 func shared(name string) (base string, ok bool) {
 	base, ok = strings.CutPrefix(name, memories)
 	return base, ok && base != "" && base != "." && base != ".." && len(base) <= unix.NAME_MAX && !strings.Contains(base, "/")
 }
 
-// temporary reports whether a path is a directory for everybody's temporary files that the command does not see.
+// temporary reports whether a path is one of the directories for temporary files of all users, and the command does not
+// see it.
 func (d *Deputy) temporary(name string) bool {
 	name = strings.TrimSuffix(name, "/")
 	return (name == "/tmp" || name == "/var/tmp") && d.Temp != "" && d.Seen != nil && !d.Seen(name)
 }
 
-// makeTemporary makes a file without a name in the command's own directory for them.
+// makeTemporary makes a file without a name in the command's own directory for temporary files.
 func (d *Deputy) makeTemporary(flags int, mode uint32) (sys.FD, syscall.Errno) {
 	how := flags&(unix.O_TMPFILE|unix.O_EXCL|unix.O_APPEND) | unix.O_RDWR | unix.O_CLOEXEC
 	fd, err := unix.Openat(int(d.temp), ".", how, mode&0o700)
 	return sys.FD(fd), errnoOf(err)
 }
 
-// openTerminal opens a terminal for a thread that has its first end open. That is looked at when the second one is held: once
-// both are closed, others get the number, but not what is held.
+// openTerminal opens the second end of a terminal for a thread that has the first end open. It holds the second end
+// before it checks that: when both ends are closed, another terminal can get the number, but not the file that is held.
 func openTerminal(thread uint32, number string, flags int) (sys.FD, syscall.Errno) {
 	held, err := unix.Open(terminals+number, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -173,7 +178,8 @@ func openTerminal(thread uint32, number string, flags int) (sys.FD, syscall.Errn
 	return sys.FD(fd), errnoOf(err)
 }
 
-// hasFirstEnd reports whether a thread has the first end of a terminal open, for which the kernel says the terminal's number.
+// hasFirstEnd reports whether a thread has the first end of a terminal open. The kernel shows the terminal's number
+// with each such descriptor.
 func hasFirstEnd(thread uint32, number string) bool {
 	dir := notify.Proc(thread, "fd")
 	list, err := os.ReadDir(dir)
@@ -192,7 +198,7 @@ func hasFirstEnd(thread uint32, number string) bool {
 	return false
 }
 
-// openMemory opens what has a name in /dev/shm.
+// openMemory opens a file in /dev/shm.
 func (s *names) openMemory(base string, flags int) (sys.FD, syscall.Errno) {
 	fd, ok := s.memory[base]
 	switch {
@@ -210,7 +216,7 @@ func (s *names) openMemory(base string, flags int) (sys.FD, syscall.Errno) {
 		fd = sys.FD(made)
 		s.keep(base, fd)
 	}
-	// Another one each time, with an offset of its own.
+	// A new open file each time, with an offset of its own.
 	own, err := unix.Open("/proc/self/fd/"+strconv.Itoa(int(fd)), unix.O_RDWR|unix.O_CLOEXEC|flags&(unix.O_TRUNC|unix.O_APPEND), 0)
 	return sys.FD(own), errnoOf(err)
 }
@@ -222,7 +228,7 @@ func (s *names) keep(base string, fd sys.FD) {
 	s.memory[base] = fd
 }
 
-// name gives what has a name in /dev/shm another one there, or removes one.
+// name gives a file in /dev/shm another name there, or removes a name.
 func (s *names) name(d *Deputy, l notify.Listener, n *notify.Notification, c namer) {
 	old, e := d.read(n.PID, uintptr(n.Args[c.old]))
 	from, ok := shared(old)

@@ -8,22 +8,22 @@ import (
 	"github.com/nsrun/nsrun/internal/seccomp"
 )
 
-// A command without a network connects to its own servers on the loopback device only, by TCP sockets that are the host's. So no
-// option may have packets go another way than to the address that was looked at (source routes, devices), or later than that (a
-// write that connects), have the host tell its network of a multicast group, or share the port of a server of somebody else.
-// What is not known not to is refused.
+// A command without a network connects only to its own servers on the loopback device, by TCP sockets of the host. So
+// no socket option may send packets elsewhere than to the address that the Deputy checked (source routes, devices),
+// connect after that check (a write that connects), make the host announce a multicast group, or share the port of
+// somebody else's server. Options are refused unless they are known to do none of this.
 
-// optionLevel says which options of a level there are.
+// optionLevel says which options of a level can be set.
 type optionLevel struct {
 	level uint32
-	// allowed are all of its options that there are. Nil: all but those of refused.
+	// allowed are the only options that can be set. Nil: all but those of refused.
 	allowed []uint32
 	refused []optionError
 }
 
 type optionError struct {
 	name uint32
-	err  unix.Errno // 0: it is as if it were set
+	err  unix.Errno // 0: the call reports success and sets nothing
 }
 
 var optionLevels = [...]optionLevel{
@@ -41,7 +41,7 @@ var optionLevels = [...]optionLevel{
 	{level: unix.IPPROTO_TCP, refused: []optionError{{unix.TCP_ULP, unix.ENOENT}, {unix.TCP_FASTOPEN_CONNECT, 0}}},
 }
 
-// options adds what optionLevels says of setsockopt(2).
+// options adds the checks of setsockopt(2) that optionLevels describes.
 func (f *builder) options() {
 	for _, l := range optionLevels {
 		f.Lower(1)

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -21,36 +22,37 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// TCP without a network namespace: programs test their servers on loopback addresses. The sockets are the host's, and the
-// Deputy makes them, binds and connects them:
+// TCP without a network namespace. Programs test their servers on loopback addresses. The sockets belong to the host's
+// network, so the Deputy makes, binds and connects them:
 //
-//   - it binds to loopback addresses only, also where a program asks for all addresses;
-//   - it connects to those sockets only that were made for the same command. Who listens on a port the kernel is asked
-//     before and after: if that was somebody else at either time, the connection is ended before the command has it.
+//   - It binds them only to loopback addresses, even if a program asks for all addresses.
+//   - It connects them only to sockets that it made for the same command. It asks the kernel which socket listens on a
+//     port, before and after it connects. If that is another socket at either time, it ends the connection before the
+//     command gets it.
 //
-// For unix sockets see unix.go.
+// unix.go has the same for unix sockets.
 //
-// Which socket a descriptor of the command is, its inode tells. The Deputy has a copy of each socket until that is
-// connected or listens; from then on nothing is done with it that somebody would have to look at.
+// The inode number tells which socket a descriptor of the command refers to. The Deputy keeps a copy of each socket
+// until the socket is connected or listens. After that, no call on the socket needs a check.
 
-// socketCalls are those that are told of.
+// socketCalls are the calls on sockets that the Deputy is told of.
 var socketCalls = [...]uint32{unix.SYS_SOCKET, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_CONNECT}
 
-// maxIdle is how many sockets that are neither connected nor listen the Deputy has copies of.
+// maxIdle is how many copies of sockets the Deputy keeps that are neither connected nor listening.
 const maxIdle = 512
 
 type sockets struct {
 	mu      sync.Mutex
-	idle    map[uint64]sys.FD     // by inode: neither connected nor listening
-	order   []uint64              // of those, the oldest first
-	bound   map[uint64]bool       // that were bound, but for those that are known to be of no use any more
-	swept   int                   // how many of those were left when others were forgotten last
-	pending map[sys.FD]uint64     // are being connected; their inodes
-	files   map[uint64]socketFile // unix sockets that listen, and where
+	idle    map[uint64]sys.FD     // sockets that are neither connected nor listening, by inode; nil: the command has ended
+	order   []uint64              // the keys of idle, the oldest first
+	bound   map[uint64]bool       // sockets that were bound, without those that sweep has forgotten
+	swept   int                   // how many the last sweep has left
+	pending map[sys.FD]uint64     // the inodes of sockets that are being connected
+	files   map[uint64]socketFile // the files of unix sockets that listen
 	running sync.WaitGroup
 }
 
-// handleSocket answers a call that is about sockets, and reports whether it was one.
+// handleSocket answers a call if it is one of socketCalls, and reports whether it was one.
 func (d *Deputy) handleSocket(l notify.Listener, n *notify.Notification) bool {
 	s := &d.sockets
 	switch uint32(n.NR) {
@@ -66,8 +68,8 @@ func (d *Deputy) handleSocket(l notify.Listener, n *notify.Notification) bool {
 	case e != 0:
 		l.Answer(n.ID, e)
 	case uint32(n.NR) == unix.SYS_BIND && fd != sys.None && isUnix(fd):
-		// In the kernel, with whatever is there then: a name is made only where the command's domain allows it, no port is
-		// allowed in there, and without a name in a directory the socket will not listen.
+		// The kernel carries it out, with whatever address is in memory then. The command's Landlock domain says where it
+		// can make a name, and allows no port. A socket without a name in a directory cannot listen (listenUnix).
 		l.Proceed(n.ID)
 	case uint32(n.NR) == unix.SYS_BIND:
 		l.Answer(n.ID, s.bind(n, ino, fd))
@@ -81,7 +83,7 @@ func (d *Deputy) handleSocket(l notify.Listener, n *notify.Notification) bool {
 	return true
 }
 
-// close ends what is under way. The command has ended.
+// close ends pending connections and closes all copies. The command has ended.
 func (s *sockets) close() {
 	s.mu.Lock()
 	for fd := range s.pending {
@@ -169,7 +171,7 @@ func (s *sockets) giveBack(ino uint64, fd sys.FD) {
 	}
 }
 
-// take removes a copy, which is the caller's then.
+// take removes a copy and returns it. The caller closes it.
 func (s *sockets) take(ino uint64) (fd sys.FD, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,7 +186,7 @@ func (s *sockets) drop(ino uint64) {
 	}
 }
 
-// find is the copy of the socket that a descriptor of a caller is of.
+// find returns the copy of the socket that the first argument of a call refers to. None: the Deputy has no copy.
 func (s *sockets) find(l notify.Listener, n *notify.Notification) (ino uint64, fd sys.FD, e syscall.Errno) {
 	link, err := os.Readlink(notify.Proc(n.PID, "fd/"+strconv.Itoa(int(int32(n.Args[0])))))
 	if err != nil {
@@ -207,7 +209,7 @@ func (s *sockets) find(l notify.Listener, n *notify.Notification) (ino uint64, f
 	return ino, fd, 0
 }
 
-// address reads where a call is to bind or connect to.
+// address reads the address argument of bind(2) or connect(2).
 func address(n *notify.Notification) (at netip.AddrPort, e syscall.Errno) {
 	var raw [unix.SizeofSockaddrInet6]byte
 	size := min(uint64(uint32(n.Args[2])), uint64(len(raw)))
@@ -227,7 +229,7 @@ func address(n *notify.Notification) (at netip.AddrPort, e syscall.Errno) {
 	return at, syscall.EAFNOSUPPORT
 }
 
-// loopback is the loopback address that stands for an address on a socket. Invalid: none does.
+// loopback returns the loopback address to use in place of an address. The zero Addr: there is none.
 func loopback(fd sys.FD, a netip.Addr) netip.Addr {
 	domain, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DOMAIN)
 	only, _ := unix.GetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_V6ONLY)
@@ -237,7 +239,7 @@ func loopback(fd sys.FD, a netip.Addr) netip.Addr {
 	case domain == unix.AF_INET && a.Is4() && a.IsUnspecified():
 		return four
 	case domain == unix.AF_INET6 && a == netip.IPv6Unspecified() && only == 0:
-		return netip.AddrFrom16(four.As16()) // which programs for either protocol reach
+		return netip.AddrFrom16(four.As16()) // programs reach it by either protocol
 	case domain == unix.AF_INET6 && a == netip.IPv6Unspecified():
 		return netip.IPv6Loopback()
 	case a.Unmap().IsLoopback() && (domain == unix.AF_INET) == a.Is4():
@@ -259,7 +261,7 @@ func (s *sockets) bind(n *notify.Notification, ino uint64, fd sys.FD) syscall.Er
 	case e != 0:
 		return e
 	case fd == sys.None:
-		return syscall.EINVAL // it is bound
+		return syscall.EINVAL // it is bound already
 	}
 	return s.bindTo(ino, fd, at)
 }
@@ -273,13 +275,13 @@ func (s *sockets) bindTo(ino uint64, fd sys.FD, at netip.AddrPort) syscall.Errno
 	if len(s.bound) >= 2*s.swept+maxIdle {
 		s.sweep()
 	}
-	s.bound[ino] = true // before anybody can see it
+	s.bound[ino] = true // before anybody can connect to it
 	s.mu.Unlock()
 	return errnoOf(unix.Bind(int(fd), sockaddr(own, at.Port())))
 }
 
-// sweep forgets the sockets that neither listen nor can any more: a command could fill this process's memory with them, and their
-// numbers can be somebody else's sockets' later. The caller holds the mutex.
+// sweep forgets sockets that do not listen and can no longer do so. Otherwise a command could fill this process's
+// memory with them, and their inode numbers can become those of somebody else's sockets. The caller holds the mutex.
 func (s *sockets) sweep() {
 	of := make(map[uint64]bool)
 	if !listeners(func(_ uint16, ino uint64) { of[ino] = true }) {
@@ -295,7 +297,7 @@ func (s *sockets) sweep() {
 	s.swept = len(s.bound)
 }
 
-// listen has a socket listen. One that is not bound would get a port on all addresses from the kernel.
+// listen makes a socket listen. The kernel would bind an unbound socket to all addresses, so it is bound first.
 func (s *sockets) listen(n *notify.Notification, ino uint64, fd sys.FD) syscall.Errno {
 	s.mu.Lock()
 	bound := s.bound[ino] || s.files[ino] != socketFile{}
@@ -304,7 +306,7 @@ func (s *sockets) listen(n *notify.Notification, ino uint64, fd sys.FD) syscall.
 	case fd != sys.None && isUnix(fd):
 		return s.listenUnix(ino, fd, int(int32(n.Args[1])))
 	case fd == sys.None && bound:
-		return 0 // it listens
+		return 0 // it listens already
 	case fd == sys.None:
 		return syscall.EINVAL
 	case !bound:
@@ -323,7 +325,7 @@ func (s *sockets) listen(n *notify.Notification, ino uint64, fd sys.FD) syscall.
 	return e
 }
 
-// connect connects a socket to another one of the command's.
+// connect connects a TCP socket to another one of the same command.
 func (s *sockets) connect(l notify.Listener, n *notify.Notification, ino uint64, fd sys.FD) {
 	at, e := address(n)
 	switch {
@@ -348,10 +350,11 @@ func (s *sockets) connect(l notify.Listener, n *notify.Notification, ino uint64,
 	})
 }
 
-// maxPending is how many connections are waited for at once: each takes a thread of this process.
+// maxPending is how many connections can be pending at once. Each takes a thread of this process.
 const maxPending = 256
 
-// begin connects a socket on another goroutine, as that may take a while, and answers the call. False: it has refused to.
+// begin connects a socket on another goroutine, as that may take a while, and answers the call. False: it has refused
+// to.
 func (s *sockets) begin(l notify.Listener, id, ino uint64, connect func(sys.FD) syscall.Errno) bool {
 	s.mu.Lock()
 	fd, ok := s.idle[ino]
@@ -384,15 +387,15 @@ func (s *sockets) begin(l notify.Listener, id, ino uint64, connect func(sys.FD) 
 	return true
 }
 
-// connectPatience is how long a connection on the loopback device may take that nobody waits for.
+// connectPatience is how long the connection of a non-blocking socket on the loopback device may take.
 const connectPatience = time.Second
 
-// connectTo connects to a port on which server listens, and did before.
+// connectTo connects to a port, and checks that server still listens on it.
 func (s *sockets) connectTo(fd sys.FD, to unix.Sockaddr, port uint16, server uint64) syscall.Errno {
 	err := unix.Connect(int(fd), to)
 	if err == unix.EINPROGRESS {
 		polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-		// The Go runtime signals its threads at times. What was interrupted is not connected.
+		// The Go runtime sends signals to its threads, and an interrupted poll(2) says nothing about the connection.
 		err = unix.EINTR
 		for end := time.Now().Add(connectPatience); err == unix.EINTR; {
 			_, err = unix.Poll(polled, int(max(0, time.Until(end).Milliseconds())))
@@ -414,16 +417,17 @@ func (s *sockets) connectTo(fd sys.FD, to unix.Sockaddr, port uint16, server uin
 	return 0
 }
 
-// disconnect ends a connection, or what was to become one, of which the caller has nothing.
+// disconnect ends a connection, or the attempt to make one, and returns e.
 func (*sockets) disconnect(fd sys.FD, e syscall.Errno) syscall.Errno {
 	none := [unix.SizeofSockaddrInet4]byte{} // AF_UNSPEC
-	if _, _, failed := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(pointerTo(&none)), uintptr(len(none))); failed != 0 {
+	if _, _, failed := unix.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&none)), uintptr(len(none))); failed != 0 {
 		_ = unix.Shutdown(int(fd), unix.SHUT_RDWR)
 	}
 	return e
 }
 
-// server is the inode of the last socket that listens on a port. It is 0 where none does, or not all do so for the command.
+// server returns the inode of the socket that listens on a port. It is 0 if there is none, or if one of them is not the
+// command's.
 func (s *sockets) server(port uint16) (found uint64) {
 	others := false
 	ok := listeners(func(p uint16, ino uint64) {
@@ -441,8 +445,8 @@ func (s *sockets) server(port uint16) (found uint64) {
 	return found
 }
 
-// listeners calls f for each TCP socket that listens, with its port and its inode, which is 0 if it cannot be read. Not: it is
-// not known which do.
+// listeners calls f for each TCP socket that listens, with its port and its inode, which is 0 if it cannot be read. It
+// returns false if the kernel's list cannot be read.
 func listeners(f func(port uint16, ino uint64)) bool {
 	for _, name := range [...]string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		text, err := os.ReadFile(name)

@@ -17,25 +17,25 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Unix sockets without a network namespace: Landlock decides where a socket may have a name, and not who connects to it. So
-// the Deputy makes the sockets, and connects them to those only that it had listen for the same command:
+// Unix sockets without a network namespace. Landlock decides where a socket may have a name, but not who connects to
+// it. So the Deputy makes the sockets, and connects them only to sockets that listen for the same command:
 //
-//   - when a socket is to listen, the kernel says which file it is bound to (sock_diag(7)). One that is bound to none, or to
-//     an abstract name, does not listen.
-//   - when one is to connect, the file that the caller's path means is opened, and is compared with those. The kernel is asked
-//     once more whether the socket still listens there: as long as it does, nothing else gets that file's number. Then the
-//     socket is connected to the file that is open.
+//   - Before a socket listens, the Deputy asks the kernel which file it is bound to (sock_diag(7)). A socket that is
+//     bound to no file, or to an abstract name, cannot listen.
+//   - To connect a socket, the Deputy opens the file that the caller's path leads to, and compares it with these files.
+//     It asks the kernel again whether the socket still listens there: as long as it does, no other file gets the
+//     file's inode number. Then it connects to the open file.
 //
-// There are none for single messages (SOCK_DGRAM): each of these can have an address of its own. A pair of them is made as
-// one of SOCK_SEQPACKET, whose messages have none.
+// There are no datagram sockets (SOCK_DGRAM), because each message can have an address of its own. socketpair(2) for
+// datagrams makes a pair of SOCK_SEQPACKET instead, whose messages have no address.
 
-// A socketFile is the file that a unix socket is bound to. The zero one is none.
+// A socketFile identifies the file that a unix socket is bound to. The zero socketFile is none.
 type socketFile struct {
 	ino          uint32 // the lower half of the inode number
 	major, minor uint32 // of the file system
 }
 
-// ofUnix says which unix sockets there are not.
+// ofUnix returns the error for a type of unix socket that commands do not have.
 func ofUnix(kind, proto int) syscall.Errno {
 	switch kind & seccomp.SockTypeMask {
 	case unix.SOCK_STREAM, unix.SOCK_SEQPACKET:
@@ -53,7 +53,7 @@ func isUnix(fd sys.FD) bool {
 	return err == nil && domain == unix.AF_UNIX
 }
 
-// listenUnix has a socket listen that is bound to a file.
+// listenUnix makes a socket listen that is bound to a file.
 func (s *sockets) listenUnix(ino uint64, fd sys.FD, backlog int) syscall.Errno {
 	file, _, e := boundTo(ino)
 	switch {
@@ -79,7 +79,7 @@ func (s *sockets) listenUnix(ino uint64, fd sys.FD, backlog int) syscall.Errno {
 	return e
 }
 
-// connectUnix connects a socket to another one of the command's.
+// connectUnix connects a unix socket to another one of the same command.
 func (d *Deputy) connectUnix(l notify.Listener, n *notify.Notification, ino uint64) {
 	file, e := d.socketAt(n)
 	if e == 0 && !l.Valid(n.ID) {
@@ -96,7 +96,7 @@ func (d *Deputy) connectUnix(l notify.Listener, n *notify.Notification, ino uint
 	d.sockets.connectFile(l, n.ID, ino, file)
 }
 
-// connectFile connects a socket to the one that listens on an open file, which it closes.
+// connectFile connects a socket to the one that listens at an open file. It closes that file.
 func (s *sockets) connectFile(l notify.Listener, id, ino uint64, file sys.FD) {
 	if !s.begin(l, id, ino, func(fd sys.FD) syscall.Errno {
 		defer file.Close()
@@ -107,7 +107,7 @@ func (s *sockets) connectFile(l notify.Listener, id, ino uint64, file sys.FD) {
 	}
 }
 
-// socketAt opens what the address of a connect(2) means.
+// socketAt opens the file that the address argument of connect(2) names.
 func (d *Deputy) socketAt(n *notify.Notification) (sys.FD, syscall.Errno) {
 	var raw [unix.SizeofSockaddrUnix]byte
 	size := uint64(uint32(n.Args[2]))
@@ -121,13 +121,13 @@ func (d *Deputy) socketAt(n *notify.Notification) (sys.FD, syscall.Errno) {
 	switch {
 	case binary.NativeEndian.Uint16(raw[:]) != unix.AF_UNIX:
 		return sys.None, syscall.EINVAL
-	case len(name) == 0: // an abstract one, of which the command has none
+	case len(name) == 0: // an abstract name, and commands have no such sockets
 		return sys.None, syscall.ECONNREFUSED
 	}
 	return look(n.PID, unix.AT_FDCWD, string(name), unix.O_PATH|unix.O_CLOEXEC, false)
 }
 
-// owns reports whether a file is one on which a socket of the command's listens.
+// owns reports whether a socket of the command listens at a file.
 func (s *sockets) owns(file sys.FD) bool {
 	var st unix.Stat_t
 	if unix.Fstat(int(file), &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
@@ -151,8 +151,8 @@ func (s *sockets) owns(file sys.FD) bool {
 
 func (f socketFile) on(major, minor uint32) bool { return f.major == major && f.minor == minor }
 
-// fileSystem is the device of the file system that a file is on, where stat(2) says another one: in a subvolume of btrfs, and
-// on an overlay of several file systems.
+// fileSystem returns the device of the file system that a file is on. stat(2) reports another one in a subvolume of
+// btrfs, and on an overlay of several file systems.
 func fileSystem(file sys.FD) (major, minor uint32) {
 	info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(int(file)))
 	mounts, merr := os.ReadFile("/proc/self/mountinfo")
@@ -176,7 +176,7 @@ func fileSystem(file sys.FD) (major, minor uint32) {
 	return 0, 0
 }
 
-// boundTo asks the kernel which file a unix socket is bound to, and whether it listens.
+// boundTo asks the kernel which file a unix socket is bound to, and whether the socket listens.
 func boundTo(ino uint64) (file socketFile, listens bool, e syscall.Errno) {
 	made, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
@@ -197,7 +197,7 @@ func boundTo(ino uint64) (file socketFile, listens bool, e syscall.Errno) {
 	q[header] = unix.AF_UNIX
 	binary.NativeEndian.PutUint32(q[header+8:], uint32(ino))
 	binary.NativeEndian.PutUint32(q[header+12:], showVFS)
-	binary.NativeEndian.PutUint64(q[header+16:], ^uint64(0)) // whatever its cookie is
+	binary.NativeEndian.PutUint64(q[header+16:], ^uint64(0)) // any cookie
 	if err := sys.Retry(func() error { return unix.Sendto(made, q, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}) }); err != nil {
 		return file, false, errnoOf(err)
 	}
@@ -223,10 +223,7 @@ func boundTo(ino uint64) (file socketFile, listens bool, e syscall.Errno) {
 	return file, listens, 0
 }
 
-// isPair reports whether a call asks for a pair of sockets.
-func isPair(n *notify.Notification) bool { return uint32(n.NR) == unix.SYS_SOCKETPAIR }
-
-// pair gives the caller a pair of sockets whose messages have no addresses.
+// pair gives the caller a pair of sockets whose messages have no address.
 func (d *Deputy) pair(l notify.Listener, n *notify.Notification) {
 	kind, proto := int(int32(n.Args[1])), int(int32(n.Args[2]))
 	if proto != 0 && proto != unix.AF_UNIX {
@@ -262,7 +259,8 @@ func (d *Deputy) pair(l notify.Listener, n *notify.Notification) {
 	l.Answer(n.ID, e)
 }
 
-// openMemory opens a caller's memory: what is open stays that of this process, whatever becomes of its number.
+// openMemory opens a caller's memory. The descriptor stays that process's, even if the process ends and another one
+// gets its number.
 func openMemory(l notify.Listener, n *notify.Notification) (sys.FD, syscall.Errno) {
 	fd, err := unix.Open(notify.Proc(n.PID, "mem"), unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// value is what a file is changed to.
+// value is the new value for a file's mode, owner, times or attribute.
 type value struct {
 	deed     deed
 	mode     uint32
@@ -28,7 +28,7 @@ type value struct {
 // maxAttribute is XATTR_SIZE_MAX.
 const maxAttribute = 64 << 10
 
-// value reads what a call's arguments say.
+// value reads the new value from a call's arguments.
 func (d *Deputy) value(n *notify.Notification, c *call) (v value, e syscall.Errno) {
 	v.deed = c.deed
 	arg := n.Args[c.arg]
@@ -45,7 +45,7 @@ func (d *Deputy) value(n *notify.Notification, c *call) (v value, e syscall.Errn
 		if v.name, e = d.read(n.PID, uintptr(arg)); e != 0 {
 			return v, e
 		}
-		// Others are the kernel's own, or take privileges.
+		// Other attributes are the kernel's own, or need privileges.
 		if !strings.HasPrefix(v.name, "user.") && !strings.HasPrefix(v.name, "system.posix_acl_") {
 			return v, syscall.EPERM
 		}
@@ -62,7 +62,7 @@ func (d *Deputy) value(n *notify.Notification, c *call) (v value, e syscall.Errn
 	return v, e
 }
 
-// readTimes reads the two times of a call.
+// readTimes reads the two times of a call from the caller's memory.
 func readTimes(thread uint32, at uintptr, how deed) (*[2]unix.Timespec, syscall.Errno) {
 	var raw [4]int64
 	size := 32
@@ -86,7 +86,7 @@ func readTimes(thread uint32, at uintptr, how deed) (*[2]unix.Timespec, syscall.
 	return &[2]unix.Timespec{{Sec: raw[0], Nsec: raw[1]}, {Sec: raw[2], Nsec: raw[3]}}, 0
 }
 
-// change changes a file that is open without any access.
+// change changes a file that is open with O_PATH.
 func (v *value) change(file sys.FD) syscall.Errno {
 	at := "/proc/self/fd/" + strconv.Itoa(int(file))
 	switch v.deed {
@@ -103,6 +103,3 @@ func (v *value) change(file sys.FD) syscall.Errno {
 	_, _, e := unix.Syscall6(unix.SYS_UTIMENSAT, uintptr(file), uintptr(unsafe.Pointer(&empty)), uintptr(unsafe.Pointer(v.times)), unix.AT_EMPTY_PATH, 0, 0)
 	return e
 }
-
-// pointerTo is where something is, for a system call.
-func pointerTo[T any](v *T) unsafe.Pointer { return unsafe.Pointer(v) }
