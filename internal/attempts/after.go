@@ -10,10 +10,10 @@ import (
 	"github.com/nsrun/nsrun/internal/notify"
 )
 
-// standardError is the descriptor of messages.
+// standardError is the descriptor to which programs write their messages.
 const standardError = 2
 
-// follower is the process of a thread, if what it does next matters.
+// follower returns the process of a thread, if the Follower wants to know what it does next.
 func (o *Observer) follower(thread uint32) (process int, ok bool) {
 	if !o.After.Follows(-1) {
 		return 0, false // most often
@@ -22,7 +22,7 @@ func (o *Observer) follower(thread uint32) (process int, ok bool) {
 	return process, o.After.Follows(process)
 }
 
-// tried tells that a path was used, or that this failed and was not refused.
+// tried tells the Follower that a process used a path, or failed to for a reason other than a refusal.
 func (o *Observer) tried(n *notify.Notification, name string, d deed, failed bool) {
 	p, ok := o.follower(n.PID)
 	if !ok {
@@ -35,7 +35,8 @@ func (o *Observer) tried(n *notify.Notification, name string, d deed, failed boo
 	o.After.Tried(p, name, failed)
 }
 
-// said tells of what is written to standard error. Who could change it meanwhile deceives only about itself.
+// said tells the Follower what a process writes to standard error. A process that changes the text meanwhile deceives
+// only about itself.
 func (o *Observer) said(n *notify.Notification) {
 	p, ok := o.follower(n.PID)
 	if !ok {
@@ -56,7 +57,7 @@ func (o *Observer) said(n *notify.Notification) {
 	}
 }
 
-// message tells of a text in a caller's memory, as far as there is room for it.
+// message tells the Follower of a text in a caller's memory, as much of it as there is room for.
 func (o *Observer) message(thread uint32, p int, at, size uint64) {
 	text := o.text[:min(size, uint64(len(o.text)))]
 	if notify.ReadMemory(thread, uintptr(at), text) == 0 {
@@ -64,7 +65,7 @@ func (o *Observer) message(thread uint32, p int, at, size uint64) {
 	}
 }
 
-// ended tells of a process that ends, if somebody can have been refused something.
+// ended tells the Follower that a process ends, if anything was refused so far.
 func (o *Observer) ended(n *notify.Notification) {
 	if !o.After.Follows(-1) {
 		return
@@ -74,5 +75,6 @@ func (o *Observer) ended(n *notify.Notification) {
 	}
 }
 
-// Command is the number on the host of the process that was the first to execute a program; 0: there was none.
+// Command returns the number on the host of the first process that executed a program: the command. Zero: there was
+// none.
 func (o *Observer) Command() int { return o.first }

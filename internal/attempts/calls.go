@@ -4,25 +4,25 @@ package attempts
 
 import "golang.org/x/sys/unix"
 
-// A deed is what a call does with a path.
+// A deed says what a call does with a path.
 type deed uint8
 
 const (
-	looks     deed = iota // at what is there
-	enters                // a directory
-	asks                  // for access: mode
-	watches               // what becomes of it
-	opens                 // as flags say
-	makes                 // what is not there yet
-	removes               // a name
-	places                // something under a name, whatever is there
-	changes               // what is there
-	truncates             // or makes: creat(2)
+	looks     deed = iota // looks at a file
+	enters                // enters a directory
+	asks                  // asks whether it has the access that mode says
+	watches               // asks to be told of changes
+	opens                 // opens a file, as flags say
+	makes                 // makes a new file
+	removes               // removes a name
+	places                // puts something under a name, whatever has it now
+	changes               // changes a file
+	truncates             // truncates a file, or makes it: creat(2)
 	executes
-	connects // to a unix socket
+	connects // connects to a unix socket
 )
 
-// none is no argument; always are flags that are not among the arguments.
+// none stands for an argument that a call does not have. The others stand for flags that are not among the arguments.
 const (
 	none   = -1
 	follow = -2 // AT_SYMLINK_FOLLOW is needed to follow a link
@@ -34,12 +34,13 @@ const (
 type call struct {
 	nr        int
 	deed      deed
-	dir, path int8 // arguments; dir none: the working directory
-	flags     int8 // the argument with flags, AT_SYMLINK_NOFOLLOW among them; or none, follow, never or watch
-	mode      int8 // the argument with the access that is asked for, or what is opened how
+	dir, path int8 // the numbers of these arguments; dir none: the working directory
+	flags     int8 // the argument with flags such as AT_SYMLINK_NOFOLLOW; or none, follow, never or watch
+	mode      int8 // the argument with the access that is asked for, or with the flags of an open
 }
 
-// newCalls are those of all architectures, and oldCalls are others. Two paths of one call are two entries, one behind the other.
+// newCalls are the calls that all architectures have; oldCalls has others. A call with two paths has two entries, one
+// after the other.
 var newCalls = []call{
 	{unix.SYS_OPENAT, opens, 0, 1, none, 2},
 	{unix.SYS_NEWFSTATAT, looks, 0, 1, 3, none},
@@ -73,7 +74,7 @@ var newCalls = []call{
 	{unix.SYS_CONNECT, connects, none, 1, none, none},
 }
 
-// calls returns the entries of a call, nil if it takes no path.
+// calls returns the entries of a call. Nil: it takes no path.
 func calls(nr int) []call {
 	for _, list := range [...][]call{newCalls, oldCalls} {
 		for i := range list {

@@ -11,20 +11,21 @@ import (
 	"github.com/nsrun/nsrun/internal/seccomp"
 )
 
-// told reports whether a filter's refusal is told of. What is missing (ENOSYS) programs expect, and do without.
+// told reports whether a refusal by a filter is reported. Programs expect that calls are missing (ENOSYS), and do
+// without.
 func told(e syscall.Errno) bool { return e == syscall.EPERM || e == syscall.EAFNOSUPPORT }
 
-// observing is the filter: it tells of calls with a path or an address, of the end of processes, of what they write to standard error, and of what deny
-// refuses in a way that is told; else it answers as deny does.
+// observing returns the filter. It reports calls with a path or an address, the end of processes, what they write to
+// standard error, and refusals by deny, if told says so. For all other calls it answers as deny does.
 func observing(deny []unix.SockFilter) (f seccomp.Filter) {
 	f.Nr()
 	seen := uint32(0)
 	for _, c := range slices.Concat(newCalls, oldCalls) {
 		nr := uint32(c.nr)
 		switch {
-		case nr == seen: // those of two paths are there twice, one behind the other
+		case nr == seen: // the second entry of a call with two paths
 		case c.deed == looks && c.flags >= 0:
-			// What is open already is most of what C libraries look at. It takes no path.
+			// C libraries use it mostly for open descriptors, without a path.
 			f.When(seccomp.Equal, nr, func() {
 				f.Lower(uint32(c.flags))
 				f.Add(seccomp.AnyBit, 1, 0, unix.AT_EMPTY_PATH)
@@ -39,13 +40,13 @@ func observing(deny []unix.SockFilter) (f seccomp.Filter) {
 	for _, nr := range signalCalls {
 		f.When(seccomp.Equal, uint32(nr), f.Notify)
 	}
-	f.When(seccomp.Equal, unix.SYS_LANDLOCK_RESTRICT_SELF, f.Notify) // which package renames has to know of
+	f.When(seccomp.Equal, unix.SYS_LANDLOCK_RESTRICT_SELF, f.Notify) // package renames must know of it
 	f.When(seccomp.Equal, unix.SYS_EXIT_GROUP, f.Notify)
 	f.When(seccomp.Equal, unix.SYS_BIND, f.Notify)
 	f.When(seccomp.Equal, unix.SYS_SENDTO, func() {
 		const address = 4
 		f.Lower(address)
-		f.Add(seccomp.Equal, 1, 0, 0) // without one it is like write(2)
+		f.Add(seccomp.Equal, 1, 0, 0) // without an address it is like write(2)
 		f.Notify()
 		f.Nr()
 	})
@@ -66,8 +67,8 @@ func observing(deny []unix.SockFilter) (f seccomp.Filter) {
 	return f
 }
 
-// verdict is what a filter made of the instructions that nsexec.DefaultFilter has answers for a call. Anything else is
-// refused.
+// verdict returns the answer of a filter for a call. It knows the instructions that nsexec.DefaultFilter uses. With any
+// other instruction the answer is a refusal.
 func verdict(f []unix.SockFilter, nr, arch uint32, args *[6]uint64) uint32 {
 	const refuse = seccomp.Refuse | uint32(syscall.EPERM)
 	load := func(at uint32) uint32 {

@@ -11,7 +11,7 @@ import (
 	"github.com/nsrun/nsrun/internal/notify"
 )
 
-// inet tells of a call with an internet address, and reports whether it is one.
+// inet handles a call with an internet address, and reports whether it was one.
 func (o *Observer) inet(n *notify.Notification) bool {
 	at, size := n.Args[1], n.Args[2]
 	if n.NR == unix.SYS_SENDTO {
@@ -25,7 +25,7 @@ func (o *Observer) inet(n *notify.Notification) bool {
 	return true
 }
 
-// address is an internet address in a caller's memory; the zero AddrPort is none.
+// address returns the internet address in a caller's memory. The zero AddrPort: there is none.
 func (o *Observer) address(thread uint32, at, size uint64) (to netip.AddrPort) {
 	const size4, size6 = 16, 28 // struct sockaddr_in, sockaddr_in6
 	size = min(size, size6)
@@ -42,7 +42,7 @@ func (o *Observer) address(thread uint32, at, size uint64) (to netip.AddrPort) {
 	return to
 }
 
-// datagram reports whether the socket of a call has no connections.
+// datagram reports whether the socket of a call is one for datagrams.
 func datagram(n *notify.Notification) bool {
 	process, err := unix.PidfdOpen(field(file(n.PID, "status"), "Tgid:"), 0)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// A Kind says what somebody tried.
+// A Kind says what a process tried to do.
 type Kind uint8
 
 // The kinds.
@@ -26,71 +26,72 @@ const (
 	Write
 	Exec
 	Unix    // to connect to a unix socket
-	Syscall // that another filter refuses
-	Inet    // to connect to, send to, or serve at an internet address: To. Whether that fails nobody has looked
-	Signal  // to the process of this host that has a Number, which none in the sandbox has had
+	Syscall // a system call that another filter refuses
+	Inet    // to connect to, send to, or serve at the internet address To; it is not known whether that fails
+	Signal  // to send a signal to the process of this host with a Number that no process in the sandbox has had
 )
 
-// An Attempt is something that fails.
+// An Attempt is something that a process tries, and that fails.
 type Attempt struct {
 	Kind Kind
-	Path string // in the sandbox, without symbolic links as far as it is there; of Syscall the call's name
+	Path string // in the sandbox, without symbolic links as far as it exists; for Syscall the call's name
 	Err  syscall.Errno
-	From string // with EXDEV: the directory of the other path; Path is the one of the new name
-	Name bool   // it is the name that is removed, or replaced, not what it leads to
-	// Anyone says of Syscall that it takes no privileges.
+	From string // with EXDEV: the directory of the old name; Path is that of the new name
+	Name bool   // the name itself is removed or replaced, not the file that it leads to
+	// Anyone says that the Syscall needs no privileges outside a sandbox.
 	Anyone   bool
-	To       netip.AddrPort // of Inet
-	Datagram bool           // of Inet: not by TCP
-	Serves   bool           // of Inet: at To, which is its own
-	Number   int            // of Signal
+	To       netip.AddrPort // for Inet
+	Datagram bool           // for Inet: the socket is not a TCP socket
+	Serves   bool           // for Inet: To is an address of its own, at which it serves
+	Number   int            // for Signal
 }
 
-// A Process is one in the sandbox. The zero Process is unknown.
+// A Process is a process in the sandbox. The zero Process is unknown.
 type Process struct {
 	Host, PID int    // its numbers on the host and in the sandbox
 	Parent    int    // its parent's number on the host
-	Program   string // its name, and behind it how it was called where that differs
+	Program   string // its name, followed by the name that it was called by if that differs
 	In, Out   string // its standard input and output, as /proc calls them; empty: it has none
-	Kin       []int  // those that it comes from and that execute the same program, the nearest first
-	Above     []int  // all that it comes from, the nearest first, without PID 1
-	Threads   int    // how many it has
+	Kin       []int  // its ancestors that execute the same program, the nearest first
+	Above     []int  // all its ancestors, the nearest first, without PID 1
+	Threads   int    // how many threads it has
 }
 
-// A Follower is told what processes do after something was refused. Processes have their numbers on the host.
+// A Follower is told what processes do after something was refused. The numbers of processes are those on the host.
 type Follower interface {
-	Follows(process int) bool // what it does matters; negative: what somebody does matters
+	Follows(process int) bool // whether it wants to know what a process does; negative: what any process does
 	Tried(process int, name string, failed bool)
 	Executed(process int)
-	Said(process int, text []byte) // on standard error
+	Said(process int, text []byte) // what it wrote to standard error
 	Ended(p Process, status int, command bool)
 }
 
-// An Observer looks at what the processes of one sandbox try. Tell and After are called on one thread.
+// An Observer observes what the processes of one sandbox try to do. It calls Tell and After on one thread.
 type Observer struct {
-	Deny []unix.SockFilter // which calls are refused; its refusals are EPERM, or other errors that programs expect
-	// Tell is told of something that is going to fail, and reports whether it is the policy that refuses it. Only then is it
-	// asked who by. The same of the same path is not told of again if it is not.
+	Deny []unix.SockFilter // the filter that refuses calls, with EPERM or another error that programs expect
+	// Tell is told of something that is going to fail, and reports whether the policy refuses it. It calls by to learn
+	// which process tried it. If the policy does not refuse it, Tell is not told of the same attempt at the same path
+	// again.
 	Tell  func(a Attempt, by func() Process) (refused bool)
-	After Follower // nobody else calls it
-	// Root reports whether the processes have root's rights to files of a user or group; to all other files they are nobody. Nil:
-	// they have the caller's rights.
+	After Follower // called by nobody else
+	// Root reports whether the processes have root's rights to files of a user or group. To all other files they are
+	// nobody. Nil: they have the caller's rights.
 	Root   func(id uint32) bool
-	first  int                 // who was the first to execute a program: the command
-	root   sys.FD              // of the sandbox; None until somebody has called
-	stop   sys.FD              // readable when all is to end
-	done   chan struct{}       // closed when nothing more is told; nil: nothing was begun
+	first  int                 // the first process that executed a program: the command
+	root   sys.FD              // the sandbox's root; None before the first call
+	stop   sys.FD              // readable when serve has to end
+	done   chan struct{}       // closed when serve has ended; nil: it was not started
 	text   [unix.PathMax]byte  // a path
-	seen   notify.Notification // the call that is looked at
-	across moved               // what was refused last because it goes from one mount to another
-	next   *sandbox.Observer   // who answers some calls; nil: nobody
-	forks  uint64              // of the whole host, before the sandbox began
-	others answers             // what is not the policy's doing
+	seen   notify.Notification // the current call
+	across moved               // the last rename that failed because it goes from one mount to another
+	next   *sandbox.Observer   // the Observer that answers some calls; nil: there is none
+	forks  uint64              // the host's count of forks before the sandbox began
+	others answers             // failures that the policy did not cause
 }
 
-// Attach makes c a command that is observed. Its other filters must not be those of Deny, which the Observer enforces. An
-// Observer that was attached before answers its calls, of those that are told of here; a Supervisor that is attached later serves
-// this one too. Close has to be called.
+// Attach makes c a command that is observed. The Observer enforces Deny, so it must not be among the command's other
+// filters. An Observer that was attached before still answers its calls, and a Supervisor that is attached later serves
+// this Observer too. Close must be called.
 func (o *Observer) Attach(c *sandbox.Options) error {
 	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
@@ -111,7 +112,7 @@ func (o *Observer) Attach(c *sandbox.Options) error {
 	return nil
 }
 
-// Close waits until nothing more is told: the sandbox has ended, or what it asks for fails from now on.
+// Close waits until serve has ended. If the sandbox has not ended, its calls fail from now on.
 func (o *Observer) Close() {
 	_, _ = unix.Write(int(o.stop), []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	if o.done != nil {
@@ -121,11 +122,11 @@ func (o *Observer) Close() {
 	o.root.Close()
 }
 
-// serve answers until the sandbox has ended.
+// serve answers calls until the sandbox has ended.
 func (o *Observer) serve(file *os.File) {
 	defer close(o.done)
 	defer file.Close()
-	// The thread goes on afterwards: for the kernel it may be the parent of sandboxes, which end with it.
+	// The thread must not end: for the kernel it may be the parent of sandboxes, which would end with it.
 	runtime.LockOSThread()
 	if o.Root == nil {
 		if raise, ok := sys.Lower(allFiles); ok {
@@ -145,11 +146,11 @@ func (o *Observer) serve(file *os.File) {
 	}
 }
 
-// allFiles are the capabilities that the sandbox's processes do not have either: root's right to all files.
+// allFiles are the capabilities for all files, which the sandbox's processes do not have either.
 const allFiles = 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
 
-// handle looks at a call and answers it. What was refused is refused by the numbers that the kernel has copied; whatever else
-// the call is about the kernel looks at again.
+// handle looks at a call and answers it. It refuses a call by its number and arguments, which the kernel has copied.
+// All other calls the kernel carries out, and checks itself.
 func (o *Observer) handle(l notify.Listener, n *notify.Notification) {
 	v := verdict(o.Deny, uint32(n.NR), n.Arch, &n.Args)
 	if v == seccomp.Allow {
@@ -172,7 +173,7 @@ func (o *Observer) handle(l notify.Listener, n *notify.Notification) {
 	l.Answer(n.ID, e)
 }
 
-// look tells of a call that is going to fail.
+// look reports a call that is going to fail.
 func (o *Observer) look(n *notify.Notification) {
 	switch n.NR {
 	case unix.SYS_BIND, unix.SYS_SENDTO:
@@ -196,7 +197,7 @@ func (o *Observer) look(n *notify.Notification) {
 	list := calls(int(n.NR))
 	if len(list) == 2 {
 		if from, to := o.crosses(n, &list[0], &list[1]); to != "" {
-			o.tell(n, Attempt{Kind: Write, From: from, Path: to, Err: unix.EXDEV}) // which fails anyway
+			o.tell(n, Attempt{Kind: Write, From: from, Path: to, Err: unix.EXDEV}) // the rename fails anyway
 			return
 		}
 	}
@@ -210,13 +211,13 @@ func (o *Observer) look(n *notify.Notification) {
 	}
 }
 
-// tell says who it was, if that is asked.
+// tell calls Tell, which can ask for the process.
 func (o *Observer) tell(n *notify.Notification, a Attempt) bool {
 	return o.Tell(a, func() Process { return process(n.PID) })
 }
 
-// answers are calls that only read, and failed, and not by the policy: compilers look for each of their files in many
-// directories. They are forgotten before they take much memory.
+// answers are calls that only read, and that failed, but not because of the policy: compilers look for each file in
+// many directories. They are forgotten before they take much memory.
 type answers struct {
 	known map[answer]struct{}
 	size  int

@@ -12,13 +12,13 @@ import (
 	"github.com/nsrun/nsrun/internal/notify"
 )
 
-// file is a file of a process in /proc; nil where there is none.
+// file reads a file of a process in /proc. Nil: there is none.
 func file[N int | uint32](pid N, name string) []byte {
 	b, _ := os.ReadFile(notify.Proc(pid, name))
 	return b
 }
 
-// field is the last number in a line of a file of /proc; 0 where there is no such line.
+// field returns the last number in a line of a file of /proc. Zero: there is no such line.
 func field(b []byte, name string) int {
 	for line := range bytes.Lines(b) {
 		if rest, ok := bytes.CutPrefix(line, []byte(name)); ok {
@@ -32,7 +32,7 @@ func field(b []byte, name string) int {
 	return 0
 }
 
-// process is the one that a thread is of.
+// process returns the process of a thread.
 func process(thread uint32) (p Process) {
 	if p.Host = field(file(thread, "status"), "Tgid:"); p.Host > 0 {
 		status := file(p.Host, "status")
@@ -54,13 +54,13 @@ func process(thread uint32) (p Process) {
 	return p
 }
 
-// stream is what /proc calls an open file.
+// stream returns /proc's name of an open file.
 func stream(process int, number string) string {
 	name, _ := os.Readlink(notify.Proc(process, "fd/"+number))
 	return name
 }
 
-// programOf is the name of what a process executes, with how it was called where that is another name.
+// programOf returns the name of a process's program, followed by the name that it was called by if that differs.
 func programOf(process int) string {
 	name := string(bytes.TrimSuffix(file(process, "comm"), []byte("\n")))
 	called, _, _ := bytes.Cut(file(process, "cmdline"), []byte{0})

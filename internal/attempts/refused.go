@@ -11,14 +11,14 @@ import (
 	"github.com/nsrun/nsrun/internal/notify"
 )
 
-// A refusal is about a call that filters refuse.
+// A refusal is a call that filters refuse.
 type refusal struct {
 	nr     int32
 	name   string
 	anyone bool
 }
 
-// refusedCalls are names of calls that filters refuse, and whether they take no privileges outside of a sandbox.
+// refusedCalls are the names of calls that filters refuse, and whether anyone may make them outside a sandbox.
 var refusedCalls = [...]refusal{
 	{unix.SYS_MOUNT, "mount", false}, {unix.SYS_UMOUNT2, "umount2", false}, {unix.SYS_PIVOT_ROOT, "pivot_root", false},
 	{unix.SYS_OPEN_TREE, "open_tree", false}, {unix.SYS_MOVE_MOUNT, "move_mount", false}, {unix.SYS_FSOPEN, "fsopen", false},
@@ -35,12 +35,12 @@ var refusedCalls = [...]refusal{
 	{unix.SYS_FCHMODAT, "fchmodat", true}, {unix.SYS_FCHMODAT2, "fchmodat2", true}, {unix.SYS_OPENAT, "openat", true},
 	{unix.SYS_MKNODAT, "mknodat", true}, {unix.SYS_CLONE, "clone", false}, {unix.SYS_UNSHARE, "unshare", false},
 	{unix.SYS_SOCKET, "socket", true}, {unix.SYS_SOCKETPAIR, "socketpair", true},
-	// To ids that the sandbox lacks: that takes privileges outside, too.
+	// To ids that the sandbox does not have. Outside it needs privileges, too.
 	{unix.SYS_FCHOWN, "fchown", false}, {unix.SYS_FCHOWNAT, "fchownat", false},
 }
 
-// refusedCall is the name of a call, and whether anyone could do it outside of a sandbox: new namespaces with a user namespace,
-// and sockets but for those of packets.
+// refusedCall returns the name of a call, and whether anyone may make it outside a sandbox: namespaces together with a
+// user namespace, and all sockets except packet sockets.
 func refusedCall(n *notify.Notification) (name string, anyone bool) {
 	i := slices.IndexFunc(refusedCalls[:], func(c refusal) bool { return c.nr == n.NR })
 	if i < 0 && slices.Contains(oldChowns, n.NR) {

@@ -10,16 +10,18 @@ import (
 	"github.com/nsrun/nsrun/internal/notify"
 )
 
-// signalCalls send a signal to a process by its number, or open it to do so. Those to a thread are not among them: programs
-// send these to themselves, often.
+// signalCalls send a signal to a process by its number, or open the process for that. Calls that send one to a thread
+// are not among them, because programs often send these to themselves.
 var signalCalls = [...]int32{unix.SYS_KILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_PIDFD_OPEN}
 
-// before is more than what a sandbox has made before it is observed, which is its PID 1, and what forks that failed have counted.
+// before is more than the number of processes that a sandbox makes before it is observed (its PID 1), with forks that
+// failed.
 const before = 64
 
-// signal tells of a signal to a process of the host. The caller's number means another process, or none, in the sandbox, where
-// the kernel counts from 1. It means one of the host if the sandbox cannot have made that many: all of the host has not made as
-// many since it began. And the caller could reach that one outside: so nobody is told of what fails there too.
+// signal reports a signal to a process of the host. In the sandbox, where the kernel counts from 1, the caller's number
+// means another process, or none. It was meant for the host if the sandbox cannot have made that many processes,
+// because the whole host has not made as many since the sandbox began. A signal that would fail outside too is not
+// reported.
 func (o *Observer) signal(n *notify.Notification) {
 	number := int(int32(n.Args[0]))
 	target := number
@@ -34,7 +36,7 @@ func (o *Observer) signal(n *notify.Notification) {
 	}
 }
 
-// forks is how many processes and threads this host has made, the failed ones apart.
+// forks returns how many processes and threads this host has made.
 func forks() uint64 {
 	b, _ := os.ReadFile("/proc/stat")
 	return uint64(field(b, "processes "))

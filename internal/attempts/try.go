@@ -16,8 +16,8 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// try finds out whether a call is going to fail, and tells of it. The kernel is asked, in the sandbox, and as the caller: who
-// calls has changed nothing of that yet.
+// try finds out whether a call is going to fail, and reports that. It asks the kernel, in the sandbox, with the
+// caller's rights, before the call has changed anything.
 func (o *Observer) try(n *notify.Notification, c *call) {
 	name := o.name(n, c)
 	if name == "" || !o.enter(n.PID) || strings.HasPrefix(name, "/proc/") {
@@ -45,7 +45,7 @@ func (o *Observer) try(n *notify.Notification, c *call) {
 	}
 }
 
-// asks is what a call does, with the flags to look with, and the access that it takes.
+// asks returns what a call does, the flags with which to look the path up, and the access that the call needs.
 func (c *call) asks(n *notify.Notification) (d deed, flags uint64, mode uint32) {
 	d = c.deed
 	switch c.deed {
@@ -70,8 +70,8 @@ func (c *call) asks(n *notify.Notification) (d deed, flags uint64, mode uint32) 
 	return d, flags, mode
 }
 
-// outcome is what a call is going to fail with: Attempt.Err, zero where it is not known to fail. The path was opened as fd, or
-// that failed.
+// outcome returns the error that a call is going to fail with. Zero: it is not known to fail. fd is the file at the
+// path, if that could be opened.
 func (o *Observer) outcome(n *notify.Notification, name string, d deed, mode uint32, fd sys.FD, err error) (a Attempt) {
 	if d == opens && mode&creates != 0 && err == unix.ENOENT {
 		d = makes
@@ -81,7 +81,7 @@ func (o *Observer) outcome(n *notify.Notification, name string, d deed, mode uin
 	case d == makes && err == nil, d == looks && err == nil:
 		return a
 	case d == makes && err == unix.ENOENT, d == places, d == removes && err == nil,
-		// A program that copies what it could not rename removes the new name first, and would go on if it is missing.
+		// A program that copies a file which it could not rename first removes the new name, and goes on if it is missing.
 		d == removes && err == unix.ENOENT && o.across == moved{n.PID, name}:
 		a.Path, a.Err = o.changesIn(name, d)
 	case err != nil:
@@ -94,10 +94,10 @@ func (o *Observer) outcome(n *notify.Notification, name string, d deed, mode uin
 	return a
 }
 
-// creates is among the bits of a mode: the file is made if it is missing.
+// creates is a bit of a mode: the file is made if it is missing.
 const creates = 1 << 8
 
-// opening is what open(2) does, the flags to look with, and the access that is asked for.
+// opening returns what open(2) does, the flags with which to look the path up, and the access that is asked for.
 func opening(arg uint64) (d deed, flags uint64, mode uint32) {
 	if arg&unix.O_NOFOLLOW != 0 {
 		flags = unix.O_NOFOLLOW
@@ -139,7 +139,7 @@ func kindOf(d deed, mode uint32) Kind {
 	return Read
 }
 
-// nofollow reports whether a call does not follow a link that the path ends with.
+// nofollow reports whether a call does not follow a symbolic link at the end of its path.
 func (c *call) nofollow(n *notify.Notification) bool {
 	switch c.flags {
 	case none:
@@ -154,7 +154,7 @@ func (c *call) nofollow(n *notify.Notification) bool {
 	return n.Args[c.flags]&unix.AT_SYMLINK_NOFOLLOW != 0
 }
 
-// access is what the use of something fails with that is there.
+// access returns the error with which the use of an existing file fails.
 func (o *Observer) access(fd sys.FD, d deed, mode uint32) syscall.Errno {
 	if mode&unix.W_OK == 0 && (d == opens || d == asks || d == enters || d == watches) { // most often
 		return o.may(fd, mode)
@@ -179,21 +179,22 @@ func (o *Observer) access(fd sys.FD, d deed, mode uint32) syscall.Errno {
 	return o.may(fd, mode)
 }
 
-// may is what permissions make of the use of something: R_OK, W_OK and X_OK are among the bits of mode, and are the bits of a file's
-// mode, too.
+// may returns the error that permissions cause for a use of a file. mode has R_OK, W_OK and X_OK, whose bits are those
+// of a file's mode.
 func (o *Observer) may(fd sys.FD, mode uint32) syscall.Errno {
 	mode &= unix.R_OK | unix.W_OK | unix.X_OK
 	if err := unix.Faccessat2(int(fd), "", mode, unix.AT_EMPTY_PATH|unix.AT_EACCESS); err != nil || o.Root == nil {
 		return errnoOf(err)
 	}
-	var st unix.Stat_t // we are root to all files, which the processes are not
+	var st unix.Stat_t // this thread has root's rights to all files, and the processes do not
 	if unix.Fstat(int(fd), &st) == nil && st.Mode&mode != mode && !(o.Root(st.Uid) && o.Root(st.Gid)) {
 		return unix.EACCES
 	}
 	return 0
 }
 
-// changesIn is what a change of a name fails with, and the path that it is about: the directory, or what would be made.
+// changesIn returns the error with which a change of a name fails, and the path that it is about: the directory, or the
+// new file.
 func (o *Observer) changesIn(name string, d deed) (string, syscall.Errno) {
 	name = strings.TrimRight(name, "/")
 	dir := path.Dir(name)
@@ -224,13 +225,14 @@ func isMount(dir sys.FD, name string) bool {
 		st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
 
-// A moved is what could not be renamed.
+// A moved is a rename that failed.
 type moved struct {
 	thread uint32
 	name   string // the new one
 }
 
-// crosses are the directories of the two paths of a call, if they are on different mounts; else they are empty.
+// crosses returns the directories of the two paths of a call, if they are on different mounts. Otherwise both are
+// empty.
 func (o *Observer) crosses(n *notify.Notification, a, b *call) (from, to string) {
 	var mount [2]uint64
 	var dirs [2]string
@@ -260,7 +262,7 @@ func (o *Observer) crosses(n *notify.Notification, a, b *call) (from, to string)
 	return dirs[0], dirs[1]
 }
 
-// readOnly reports whether a file is on something that is mounted read-only.
+// readOnly reports whether a file is on a read-only mount.
 func readOnly(fd sys.FD) bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(int(fd), &st) == nil && st.Flags&unix.ST_RDONLY != 0
@@ -282,7 +284,7 @@ func (o *Observer) enter(thread uint32) bool {
 	return o.root != sys.None
 }
 
-// open opens a path of the sandbox, to look at it.
+// open opens a path of the sandbox with O_PATH.
 func (o *Observer) open(name string, flags uint64) (sys.FD, error) {
 	fd, err := sys.Openat2(int(o.root), name, unix.O_PATH|flags, 0, unix.RESOLVE_IN_ROOT)
 	if err != nil {
@@ -291,7 +293,7 @@ func (o *Observer) open(name string, flags uint64) (sys.FD, error) {
 	return sys.FD(fd), nil
 }
 
-// real is a path without the symbolic links in that part of it that is there.
+// real returns a path without symbolic links, as far as it exists.
 func (o *Observer) real(name string) string {
 	name = path.Clean(name)
 	for near, rest := name, ""; ; near, rest = path.Dir(near), path.Join(path.Base(near), rest) {
@@ -305,7 +307,7 @@ func (o *Observer) real(name string) string {
 	}
 }
 
-// link is the path in the sandbox of what is open.
+// link returns the path in the sandbox of an open file.
 func link(fd sys.FD) string {
 	b := make([]byte, unix.PathMax)
 	n, err := unix.Readlink("/proc/self/fd/"+strconv.Itoa(int(fd)), b)
@@ -315,7 +317,7 @@ func link(fd sys.FD) string {
 	return string(b[:n])
 }
 
-// name is the absolute path of a call, as the caller wrote it. Empty: there is none.
+// name returns the absolute path of a call, as the caller wrote it. Empty: there is none.
 func (o *Observer) name(n *notify.Notification, c *call) string {
 	var name string
 	if c.deed == connects {
@@ -337,13 +339,13 @@ func (o *Observer) name(n *notify.Notification, c *call) string {
 	return string(o.text[:k]) + "/" + name
 }
 
-// string is a string in a caller's memory; empty: it cannot be read.
+// string reads a string from a caller's memory. Empty: it cannot be read.
 func (o *Observer) string(thread uint32, at uint64) string {
 	text, _ := notify.ReadString(thread, uintptr(at), o.text[:])
 	return text
 }
 
-// socketName is the path of a unix socket to be connected to.
+// socketName returns the path of the unix socket that a call connects to.
 func (o *Observer) socketName(n *notify.Notification) string {
 	const most = 110 // struct sockaddr_un
 	size := n.Args[2]

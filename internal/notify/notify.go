@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Notification is struct seccomp_notif: a system call that somebody waits in.
+// A Notification is struct seccomp_notif: a system call in which a thread waits.
 type Notification struct {
 	ID    uint64
 	PID   uint32 // the thread's number, in our PID namespace; 0: it is not in ours
@@ -23,7 +23,7 @@ type Notification struct {
 	Arch  uint32
 	ip    uint64
 	Args  [6]uint64
-	_     [64]byte // for kernels in which it has become longer
+	_     [64]byte // room for a longer struct of a later kernel
 }
 
 // reply is struct seccomp_notif_resp.
@@ -43,22 +43,21 @@ type addition struct {
 	numFlags uint32
 }
 
-// Restart is ERESTARTSYS: the call is begun anew behind the handler of a signal, or
-// fails with EINTR, as the handler was installed.
+// Restart is ERESTARTSYS: after a signal handler the call begins anew, or fails with EINTR, depending on how the
+// handler was installed.
 const Restart = syscall.Errno(512)
 
-// A Listener is the descriptor on which the kernel tells of system calls.
+// A Listener is the descriptor on which the kernel reports system calls.
 type Listener int
 
-// Receive waits for a system call. ENOENT: it has gone away meanwhile.
+// Receive waits for a system call. ENOENT: the caller no longer waits.
 func (l Listener) Receive(n *Notification) syscall.Errno {
 	*n = Notification{}
 	_, e := l.ioctl(unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(n))
 	return e
 }
 
-// Wait waits for a system call, and reports that there is one: not if nobody is left who could make one, or the descriptor
-// stop is readable.
+// Wait waits for a system call. False: no process is left that could make one, or the descriptor stop is readable.
 func (l Listener) Wait(stop int) bool {
 	polled := [2]unix.PollFd{{Fd: int32(l), Events: unix.POLLIN}, {Fd: int32(stop), Events: unix.POLLIN}}
 	for {
@@ -76,9 +75,9 @@ func (l Listener) Wait(stop int) bool {
 	}
 }
 
-// ioctl is ioctl(2). The kernel has a lock for all callers of the filter, and puts descriptors into a caller's table when that
-// runs: with little of a processor that takes as long as the caller likes, which is why the scheduler is told. A signal that comes
-// while somebody else has the lock is EINTR, and nothing is done.
+// ioctl is ioctl(2). It goes through Go's scheduler, because it can take long: the kernel has one lock for all callers
+// of the filter, and puts a descriptor into a caller's table only when the caller runs, which may rarely get a
+// processor. EINTR means that a signal came while the kernel waited for the lock; nothing was done then.
 func (l Listener) ioctl(request uintptr, arg unsafe.Pointer) (int, syscall.Errno) {
 	for {
 		if n, _, e := syscall.Syscall(unix.SYS_IOCTL, uintptr(l), request, uintptr(arg)); e != syscall.EINTR {
@@ -87,39 +86,38 @@ func (l Listener) ioctl(request uintptr, arg unsafe.Pointer) (int, syscall.Errno
 	}
 }
 
-// Valid reports whether the caller still waits, and so is still the process that its
-// number names.
+// Valid reports whether the caller still waits. If so, its number is still its own.
 func (l Listener) Valid(id uint64) bool {
 	_, e := l.ioctl(unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&id))
 	return e == 0
 }
 
-// Answer ends the call: with 0 or an error.
+// Answer ends the call, with 0 or an error.
 func (l Listener) Answer(id uint64, e syscall.Errno) {
 	l.send(&reply{id: id, errno: -int32(e)})
 }
 
-// Proceed lets the kernel do the call, with the memory as it is then.
+// Proceed lets the kernel carry out the call, with the caller's memory as it is then.
 func (l Listener) Proceed(id uint64) {
 	l.send(&reply{id: id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE})
 }
 
 func (l Listener) send(r *reply) {
-	// It can fail only where the caller is gone.
+	// It fails only if the caller no longer waits.
 	_, _ = l.ioctl(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(r))
 }
 
-// Place puts our descriptor fd over the caller's one of that number.
+// Place replaces the caller's descriptor number by our descriptor fd.
 func (l Listener) Place(id uint64, fd, number int, cloexec bool) syscall.Errno {
 	a := addition{id: id, flags: unix.SECCOMP_ADDFD_FLAG_SETFD, source: uint32(fd), number: uint32(number)}
 	_, e := l.add(&a, cloexec)
 	return e
 }
 
-// Give gives the caller our descriptor fd under a number of its own, with which the call ends. Not in one step
-// (SECCOMP_ADDFD_FLAG_SEND): if a signal, a stop (Ctrl-Z) or a freezer interrupts us in that one, the call ends with 0.
-// In two the first one is begun anew. Before Linux 5.19 a signal for the caller between them leaves it
-// a descriptor that it knows nothing of.
+// Give gives the caller our descriptor fd, and ends the call with the number that it has there. It does not do so in
+// one step (SECCOMP_ADDFD_FLAG_SEND): if a signal, a stop (Ctrl-Z) or a freezer interrupts that step, the call ends
+// with 0. With two steps the first one is repeated. Before Linux 5.19, a signal for the caller between the two leaves
+// it a descriptor that it does not know of.
 func (l Listener) Give(id uint64, fd int, cloexec bool) syscall.Errno {
 	number, e := l.Add(id, fd, cloexec)
 	if e == 0 {
@@ -141,13 +139,12 @@ func (l Listener) add(a *addition, cloexec bool) (number int, e syscall.Errno) {
 	return l.ioctl(unix.SECCOMP_IOCTL_NOTIF_ADDFD, unsafe.Pointer(a))
 }
 
-// WakeHere has callers and us woken on the processor where the other one is. Linux 6.6.
+// WakeHere makes the kernel wake callers and this thread on each other's processor (Linux 6.6).
 func (l Listener) WakeHere() {
 	_, _, _ = syscall.RawSyscall(unix.SYS_IOCTL, uintptr(l), unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
 }
 
-// ReadMemory copies a caller's memory. It may take as long as the caller's page faults,
-// which is why the scheduler is told.
+// ReadMemory copies a caller's memory. It goes through Go's scheduler, because the caller's page faults can take long.
 func ReadMemory(pid uint32, at uintptr, to []byte) syscall.Errno {
 	if len(to) == 0 {
 		return 0
@@ -156,7 +153,7 @@ func ReadMemory(pid uint32, at uintptr, to []byte) syscall.Errno {
 	remote := unix.RemoteIovec{Base: at, Len: len(to)}
 	n, _, e := syscall.Syscall6(unix.SYS_PROCESS_VM_READV, uintptr(pid), uintptr(unsafe.Pointer(&local)), 1, uintptr(unsafe.Pointer(&remote)), 1, 0)
 	if e == syscall.ENOSYS || e == syscall.EPERM || e == syscall.EACCES {
-		return readMem(pid, at, to) // which takes the same rights, where a filter does not refuse it
+		return readMem(pid, at, to) // it needs the same rights, and filters refuse it less often
 	}
 	if e == 0 && int(n) != len(to) {
 		e = syscall.EFAULT
@@ -164,8 +161,8 @@ func ReadMemory(pid uint32, at uintptr, to []byte) syscall.Errno {
 	return e
 }
 
-// ReadString reads a string, which ends with a zero byte, from a caller's memory into text. It reads a page at a time,
-// because the next one need not be there. ENAMETOOLONG: text has no room for it.
+// ReadString reads a string that ends with a zero byte from a caller's memory, with text as its buffer. It reads page
+// by page, because the next page may not exist. ENAMETOOLONG: the string does not fit into text.
 func ReadString(pid uint32, at uintptr, text []byte) (string, syscall.Errno) {
 	page := uintptr(os.Getpagesize())
 	for n := 0; n < len(text); {
@@ -181,12 +178,12 @@ func ReadString(pid uint32, at uintptr, text []byte) (string, syscall.Errno) {
 	return "", syscall.ENAMETOOLONG
 }
 
-// Proc is the path of a file that /proc has for a process.
+// Proc returns the path of a file in the /proc directory of a process.
 func Proc[N int | uint32](pid N, name string) string {
 	return "/proc/" + strconv.FormatUint(uint64(pid), 10) + "/" + name
 }
 
-// Base is the file of /proc that is the directory which a relative name of a call begins at.
+// Base returns the path in /proc of the directory at which a relative name of a call begins.
 func Base(pid uint32, dir int32) string {
 	if dir == unix.AT_FDCWD {
 		return Proc(pid, "cwd")

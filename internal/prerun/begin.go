@@ -11,24 +11,23 @@ import (
 	"github.com/nsrun/nsrun/internal/secureexec"
 )
 
-// A sandbox that is begun before the runtime is there. Starting the runtime costs about as much as making namespaces, and
-// neither depends on the other. So where run has returned, the arguments are looked at here, and if they are those of a
-// sandbox it is cloned right away: the clone makes the namespaces, and waits for the rest of its work,
-// while this process goes on to the runtime's own entry point, into a normal main. Package nsexec takes the clone, if it is
-// what is wanted after all; else it ends by itself, because its socket is closed. Whatever goes wrong here makes no clone,
-// and the normal way says what is wrong. The clone was made of a process with hardly any memory, so that it is cheap to
-// make, and small as PID 1.
+// A sandbox that is begun before the runtime starts. Starting the runtime takes about as long as making namespaces, and
+// neither depends on the other. So when run has returned, begin looks at the arguments. If they ask for a sandbox, it
+// clones right away: the clone makes the namespaces and waits for the rest of its work, while this process goes on to
+// the runtime's own entry point and to main. Package nsexec takes the clone if it is the one that is needed; otherwise
+// its socket is closed, and it ends by itself. If something goes wrong here, there is no clone, and main reports the
+// error. The clone is cheap to make, and small as PID 1, because this process has hardly any memory yet.
 
-// The rules of package reexec's child apply to all of this file, and more: there
-// is not a runtime at all yet. Nothing is allocated, no global is of a pointer type,
+// The rules of package reexec's child apply to all of this file, and more, because there
+// is no runtime yet. Nothing is allocated, no global is of a pointer type,
 // every function is nosplit, and the stack is the one that the kernel made.
 
-// started describes the clone, for take. Pid 0: none.
+// started describes the clone, for take. Pid 0: there is none.
 var started sandbox.Clone
 
 func init() { sandbox.Begun = take }
 
-// Numbers that package syscall does not have.
+// Constants that package syscall does not have.
 const (
 	keyctlJoinSession = 1
 	prCapbsetDrop     = 24
@@ -41,8 +40,8 @@ const (
 )
 
 // begin is called by the entry point, with the stack as the kernel made it: the
-// number of arguments, the arguments, a null pointer, the environment. It returns
-// true in the clone, for which the entry point calls child and then rest.
+// number of arguments, the arguments, a null pointer, the environment. In the clone it
+// returns true, and the entry point then calls child and rest.
 //
 //go:nosplit
 //go:norace
@@ -60,7 +59,7 @@ func begin(stack unsafe.Pointer) (clone bool) {
 	uid, _, _ := syscall.RawSyscall(syscall.SYS_GETEUID, 0, 0, 0)
 	gid, _, _ := syscall.RawSyscall(syscall.SYS_GETEGID, 0, 0, 0)
 	if uid == 0 && started.Inherit {
-		return false // the namespaces that root asks for may be other ones
+		return false // root may need other namespaces
 	}
 	var sock, status [2]int32
 	if _, _, e := syscall.RawSyscall6(syscall.SYS_SOCKETPAIR, syscall.AF_UNIX,
@@ -84,13 +83,13 @@ func begin(stack unsafe.Pointer) (clone bool) {
 	return false
 }
 
-// cloneFor clones. Our ends get high numbers: low ones may be named by the user.
+// cloneFor clones. Our ends of socket and pipe get high numbers, because options may name low ones.
 //
 //go:nosplit
 //go:norace
 func cloneFor(flags, uid, gid uintptr, sock, status *[2]int32) (clone bool) {
 	if sock[1] < 3 || status[1] < 3 {
-		return false // without the three standard descriptors nothing is as usual
+		return false // if standard descriptors are closed, main has to deal with that
 	}
 	s, _, e1 := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(sock[0]), syscall.F_DUPFD_CLOEXEC, highFd)
 	p, _, e2 := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(status[0]), syscall.F_DUPFD_CLOEXEC, highFd)
@@ -127,16 +126,16 @@ func cloneFor(flags, uid, gid uintptr, sock, status *[2]int32) (clone bool) {
 	return false
 }
 
-// maxCPUs is how many processors elsewhere can deal with.
+// maxCPUs is the number of processors that elsewhere supports.
 const maxCPUs = 1024
 
-// mask is for elsewhere; the stack is too small for it.
+// mask is used by elsewhere. It is too large for the stack.
 var mask [maxCPUs / 64]uint64
 
-// elsewhere moves the clone, which has not run yet, to another processor. A new
-// process is often queued where its parent runs, and this one goes on running for
-// longer than a time slice: nothing would be done at the same time. What the clone
-// may run on is as it was in the end.
+// elsewhere moves the clone, which has not run yet, to another processor. The kernel
+// often queues a new process on its parent's processor. This process runs for longer
+// than a time slice, so the two would not run at the same time. In the end the clone
+// may run on the same processors as before.
 //
 //go:nosplit
 //go:norace
@@ -164,20 +163,20 @@ func elsewhere(pid uintptr) {
 	syscall.RawSyscall(syscall.SYS_SCHED_SETAFFINITY, pid, n, at)
 }
 
-// child makes the namespaces: the same as package nsexec's first Program does. A
-// failure ends it without a word.
+// child makes the namespaces, as package nsexec's first Program does. If that fails, it ends
+// without a message.
 //
 //go:nosplit
 //go:norace
 func child() {
-	// A parent that ignores the end of its children would be inherited by PID 1,
-	// which has to know.
+	// If the caller ignores SIGCHLD, PID 1 would inherit that, and not learn of the
+	// command's end.
 	var handler [4]uintptr // struct sigaction: SIG_DFL
 	syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(syscall.SIGCHLD), uintptr(unsafe.Pointer(&handler)), 0, 8, 0, 0)
 	syscall.RawSyscall(syscall.SYS_PRCTL, prSetPdeathsig, uintptr(syscall.SIGKILL), 0)
 	uid, gid := uintptr(started.UID), uintptr(started.GID)
 	if !started.Inherit {
-		// 0 is the socket, 1 the status pipe; nothing else of the caller is kept.
+		// 0 is the socket, 1 the status pipe. All other descriptors are closed.
 		dup(uintptr(started.Sock), 0)
 		dup(uintptr(started.Status), 1)
 		reexec.CloseRange(2, 0xffffffff)
@@ -190,8 +189,8 @@ func child() {
 		write(&setgroups, &buf, 4)
 		write(&gidMap, &buf, mapLine(&buf, gid))
 	}
-	// The host's mounts are copied here too: what is mounted in the next
-	// millisecond does not matter to the command.
+	// This copies the host's mounts. The command does not see what is mounted in the
+	// milliseconds after that.
 	own := started.Flags&^(syscall.CLONE_NEWUSER|syscall.CLONE_NEWPID) | syscall.CLONE_NEWNS
 	if _, _, e := syscall.RawSyscall(syscall.SYS_UNSHARE, own, 0, 0); e != 0 {
 		exit(125)
@@ -204,14 +203,14 @@ func child() {
 	}
 	for n := uintptr(0); n <= lastCapAtMost; n++ {
 		if _, _, e := syscall.RawSyscall(syscall.SYS_PRCTL, prCapbsetDrop, n, 0); e == syscall.EINVAL {
-			break // there are no more
+			break // there are no more capabilities
 		} else if e != 0 {
 			exit(125)
 		}
 	}
 }
 
-// rest receives the rest of the work, and does it.
+// rest receives the second Program, and runs it.
 //
 //go:nosplit
 //go:norace
@@ -225,7 +224,7 @@ func dup(from, to uintptr) {
 	}
 }
 
-// Names of files, as the kernel takes them.
+// Names of files, which end with a zero byte.
 var (
 	uidMap    = [24]byte{'/', 'p', 'r', 'o', 'c', '/', 's', 'e', 'l', 'f', '/', 'u', 'i', 'd', '_', 'm', 'a', 'p'}
 	gidMap    = [24]byte{'/', 'p', 'r', 'o', 'c', '/', 's', 'e', 'l', 'f', '/', 'g', 'i', 'd', '_', 'm', 'a', 'p'}
@@ -242,7 +241,7 @@ func write(name *[24]byte, data *[32]byte, n uintptr) {
 	}
 	var st [15]uint64 // struct statfs
 	if _, _, e := syscall.RawSyscall(syscall.SYS_FSTATFS, fd, uintptr(unsafe.Pointer(&st)), 0); e != 0 || st[0] != procMagic {
-		exit(125) // the usual way refuses it too, and says so
+		exit(125) // main refuses it too, with a message
 	}
 	if r, _, e := syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(data)), n); e != 0 || r != n {
 		exit(125)

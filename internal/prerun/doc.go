@@ -5,24 +5,24 @@
 // Starting the runtime takes about as long as everything that bubblewrap does, and most of bubblewrap's command lines
 // do not need it: parsing, laying out a Program and cloning can be done as soon as the kernel has loaded the file. So
 // the entry point of the nsrun command (the linker's -E nsrun_early, see the Makefile) comes here first. Function run
-// handles common command lines completely. Everything else (an option that is not known here, a mistake, a step that
-// fails) is left to the usual way, which starts from the beginning and can say what is wrong. Until then nothing was
-// done that the usual way does not do again. For the usual way, function begin makes the namespaces meanwhile.
+// handles common command lines completely. Everything else (an option that it does not know, a mistake, a step that
+// fails) it leaves to main, which starts from the beginning and can report errors. run leaves nothing behind that main
+// would not do again. Meanwhile function begin makes the namespaces for main.
 //
 // A program that is linked without the entry point does the same, a little slower. So does one that is built with a
-// version of Go that was not tried: the files that run here have a build constraint. Without them there is no entry
-// point, and the Makefile does not name one. To try a new version, widen the constraint, and run .ci/toolchains.
+// version of Go that was not tried: a build constraint then leaves out the files with this code and the entry point,
+// and the Makefile does not name it. To try a new version, widen the constraint, and run .ci/toolchains.
 //
-// It may import what lays out a sandbox (bwrap, dropin, mounts, nsexec, prog, reexec). The nsrun command alone uses it:
-// no library starts like this. It has no parser, no policy and no set-up of its own.
+// It may import what lays out a sandbox (bwrap, dropin, mounts, nsexec, prog, reexec). Only the nsrun command uses it,
+// because a library has no entry point. It has no parser, no policy and no set-up of its own.
 //
 // # How Go runs without its runtime
 //
 // Functions are ordinary ones: the entry point makes a g whose stack has no limit, so that none of them tries to grow
-// it. They must not allocate, panic, use maps, channels, goroutines or defer, or call anything that needs the runtime:
-// system calls are RawSyscall. The linker must be able to initialize the package variables. One test runs all of it
-// with the runtime, and counts allocations; another one reads in the linked program which functions of the runtime the
-// entry point reaches.
+// it. They must not allocate, panic, use maps, channels, goroutines or defer, or call anything that needs the runtime;
+// they make system calls by RawSyscall. The linker must be able to initialize the package variables. One test runs all
+// of it with the runtime, and counts allocations. Another one reads in the linked program which functions of the
+// runtime the entry point reaches.
 //
 // # The clone of other command lines
 //

@@ -17,11 +17,11 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// memory is all there is: pages that are the kernel's until they are used.
+// memory is all the memory that this code uses. The kernel provides its pages when they are used.
 type memory struct {
 	words   [maxWords]string
 	environ [maxEnviron]string
-	joined  [64 << 10]byte // variables that were set
+	joined  [64 << 10]byte // environment variables that options set
 	used    int
 	env     bwrap.Env
 	options bwrap.Room
@@ -35,11 +35,11 @@ type memory struct {
 const (
 	maxWords   = 9002 // bubblewrap's limit, and this program's name
 	maxEnviron = 8192
-	maxMounts  = 3000 // the words are at an end then
+	maxMounts  = 3000 // maxWords words cannot ask for more
 )
 
-// newMemory asks for one. A variable would be as good here, but the runtime, where
-// it starts after all, would look through it. Small pages, for few are used.
+// newMemory asks the kernel for it. It is not a variable, because the runtime, if it
+// starts after all, would scan that for pointers. Pages are small, because few are used.
 func newMemory() *memory {
 	const size = unsafe.Sizeof(memory{})
 	at, _, e := syscall.RawSyscall6(syscall.SYS_MMAP, 0, size, syscall.PROT_READ|syscall.PROT_WRITE,
@@ -57,15 +57,15 @@ func (m *memory) free() {
 
 // run is called by the entry point, with the stack as the kernel made it: the
 // number of arguments, the arguments, a null pointer, the environment, a null
-// pointer. It returns where the usual way has to be gone.
+// pointer. It returns if main has to do the work.
 func run(stack unsafe.Pointer) {
 	entered = true
-	if !secureexec.OnStack(stack) { // main refuses that
+	if !secureexec.OnStack(stack) { // main refuses to run then
 		try(stack)
 	}
 	needSpace(stack)
-	// The runtime takes signals over, also those that are ignored; bubblewrap lets
-	// only SIGCHLD be what it always is.
+	// The runtime installs handlers even for ignored signals. bubblewrap changes only
+	// SIGCHLD.
 	for n := uintptr(1); n <= 64; n++ {
 		var old [4]uintptr // struct sigaction
 		_, _, e := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, n, 0, uintptr(unsafe.Pointer(&old)), 8, 0, 0)
@@ -73,14 +73,14 @@ func run(stack unsafe.Pointer) {
 			ignored |= 1 << (n - 1)
 		}
 	}
-	// And it opens standard descriptors.
+	// And the runtime opens standard descriptors that are closed.
 	for fd := range closed {
 		_, _, e := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_GETFD, 0)
 		closed[fd] = e != 0
 	}
 }
 
-// try is run up to where the usual way has to be gone.
+// try does the work of run. It returns if main has to do it.
 func try(stack unsafe.Pointer) {
 	argc := *(*int)(stack)
 	argv := unsafe.Add(stack, 8)
@@ -121,7 +121,7 @@ func try(stack unsafe.Pointer) {
 	m.free()
 }
 
-// text is a string of a list of pointers.
+// text returns the i-th C string of a list.
 func text(list unsafe.Pointer, i int) string {
 	p := *(*unsafe.Pointer)(unsafe.Add(list, 8*i))
 	n := 0
@@ -133,13 +133,13 @@ func text(list unsafe.Pointer, i int) string {
 
 func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// who the caller is.
+// who says who the caller is.
 type who struct {
 	uid, gid uint32
 	caps     uint64
 }
 
-// caller finds that out; ok is false for a process that has more rights than its
+// caller returns who the caller is. Not ok: this process has more rights than its
 // caller.
 func caller() (w who, ok bool) {
 	uid, _, _ := syscall.RawSyscall(syscall.SYS_GETUID, 0, 0, 0)
@@ -153,8 +153,8 @@ func caller() (w who, ok bool) {
 	return w, e == 0 && uid == euid && gid == egid && (uid == 0 || w.caps == 0)
 }
 
-// prepare makes m.cmd what the words ask for. environ is the caller's; it has room
-// behind it.
+// prepare fills in m.cmd as the words say. environ is the caller's environment, with spare
+// capacity.
 func (m *memory) prepare(words, environ []string, w who, asBwrap bool) bool {
 	m.env = bwrap.Env{UID: w.uid, GID: w.gid, Caps: w.caps, Extensions: !asBwrap, UserNamespaces: userNamespaces}
 	cfg, ok := bwrap.ParseIn(&m.options, words, &m.env)
@@ -179,7 +179,7 @@ func (m *memory) prepare(words, environ []string, w who, asBwrap bool) bool {
 	return m.mounts(cfg, asBwrap)
 }
 
-// mounts makes the Plan.
+// mounts fills in the Plan.
 func (m *memory) mounts(cfg *bwrap.Config, asBwrap bool) bool {
 	n := 0
 	for i := range cfg.Ops {
@@ -198,7 +198,7 @@ func (m *memory) mounts(cfg *bwrap.Config, asBwrap bool) bool {
 	return true
 }
 
-// join is a variable and its value.
+// join returns name=value.
 func (m *memory) join(name, value string) (string, bool) {
 	n := len(name) + 1 + len(value)
 	if n > len(m.joined)-m.used {
@@ -222,7 +222,7 @@ func start(m *memory, w who) {
 	if _, _, e := syscall.RawSyscall(syscall.SYS_PIPE2, uintptr(unsafe.Pointer(&pipe)), syscall.O_CLOEXEC, 0); e != 0 {
 		return
 	}
-	// Where standard descriptors are closed they stay so.
+	// Closed standard descriptors stay closed.
 	for i := range pipe {
 		if pipe[i] < 3 {
 			fd, _, e := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(pipe[i]), syscall.F_DUPFD_CLOEXEC, 3)
@@ -236,8 +236,8 @@ func start(m *memory, w who) {
 	monitor(m, w, pipe, int(n)-1)
 }
 
-// monitor clones, with a working directory of n bytes, and waits for the command's end. It returns where there was no
-// command.
+// monitor clones, and waits for the command's end. n is the length of the working directory's path. It returns if no
+// command was executed.
 func monitor(m *memory, w who, pipe [2]int32, n int) {
 	cfg := m.options.Config()
 	sandbox.Of(&m.cmd).WorkingDir = unsafe.String(&m.dir[0], n)
@@ -252,7 +252,7 @@ func monitor(m *memory, w who, pipe [2]int32, n int) {
 		closeFd(pipe[1])
 		return
 	}
-	// A caller that ignores the end of its children would be inherited.
+	// If the caller ignores SIGCHLD, this process has inherited that.
 	var handler [4]uintptr // struct sigaction: SIG_DFL
 	syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(syscall.SIGCHLD), uintptr(unsafe.Pointer(&handler)), 0, 8, 0, 0)
 	all, old := ^uint64(0), uint64(0)
@@ -267,8 +267,8 @@ func monitor(m *memory, w who, pipe [2]int32, n int) {
 		closeFd(pipe[0])
 		return
 	}
-	// With a PID 1, the command runs when it says so. Then there is no way back; and
-	// the command can write to the pipe too.
+	// If there is a PID 1, it reports when the command runs. From then on main cannot do
+	// the work any more, and the command can write to the pipe, too.
 	forks, executed := cfg.UnsharePID && !cfg.AsPID1, false
 	for {
 		var r prog.Record
@@ -287,8 +287,8 @@ func monitor(m *memory, w who, pipe [2]int32, n int) {
 			giveUp(pipe[0], w)
 			exit(exitCode(wait(pid)))
 		default:
-			// Something failed. The usual way will say what. What else is written may
-			// not fit into the pipe.
+			// Something failed, and main will report what. The pipe is closed before
+			// the wait, because more may be written than fits into it.
 			closeFd(pipe[0])
 			wait(pid)
 			return
@@ -296,15 +296,15 @@ func monitor(m *memory, w who, pipe [2]int32, n int) {
 	}
 }
 
-// giveUp takes from this process what it does not need to wait for another:
-// privileges, and descriptors, whose other ends would not be told of their end.
+// giveUp drops what this process does not need for waiting: privileges, and
+// descriptors. As long as it has these, their other ends get no end of file.
 func giveUp(status int32, w who) {
 	syscall.RawSyscall6(syscall.SYS_PRCTL, prSetNoNewPrivs, 1, 0, 0, 0, 0)
 	header, none := [2]uint32{capVersion3}, [6]uint32{}
 	syscall.RawSyscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none)), 0)
 	if w.uid == 0 {
-		// Without capabilities it could be traced by a root that has none either, in the
-		// sandbox.
+		// A process of root in the sandbox, without capabilities too, could otherwise trace
+		// it.
 		syscall.RawSyscall6(syscall.SYS_PRCTL, syscall.PR_SET_DUMPABLE, 0, 0, 0, 0, 0)
 	}
 	if status > 3 {
@@ -323,7 +323,7 @@ func wait(pid int) (ws uint32) {
 	}
 }
 
-// exitCode is how shells number the end of a process.
+// exitCode returns the exit status that shells use for a wait status.
 func exitCode(ws uint32) uintptr {
 	if ws&0x7f != 0 {
 		return 128 + uintptr(ws&0x7f)
@@ -356,7 +356,7 @@ func terminal(fd uintptr) bool {
 	return e == 0
 }
 
-// userNamespaces reports whether this system has them.
+// userNamespaces reports whether this system has user namespaces.
 func userNamespaces() bool {
 	if !exists("/proc/self/ns/user\x00") {
 		return false
@@ -374,7 +374,7 @@ func userNamespaces() bool {
 // atFdcwd is AT_FDCWD.
 const atFdcwd = ^uintptr(99)
 
-// exists and open take names that end with a zero.
+// exists and open take names that end with a zero byte.
 func exists(name string) bool {
 	_, _, e := syscall.RawSyscall(syscall.SYS_FACCESSAT, atFdcwd, uintptr(unsafe.Pointer(unsafe.StringData(name))), 0)
 	return e == 0

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// leastSpace is how much address space the runtime takes to start, in bytes. With less it ends with a stack trace.
+// leastSpace is how much address space the runtime needs to start, in bytes. With less it crashes with a stack trace.
 const leastSpace = 768 << 20
 
 const noSpace = "nsrun: the address space is limited to less than 768 MiB, and the Go runtime needs as much (try: ulimit -v unlimited)\n"
@@ -21,7 +21,7 @@ func needSpace(stack unsafe.Pointer) {
 	}
 	status := uintptr(125)
 	if argv := unsafe.Add(stack, 8); *(*int)(stack) > 1 && text(argv, 1) != "" && text(argv, 1)[0] == '-' {
-		status = 1 // bubblewrap's
+		status = 1 // as bubblewrap's
 	}
 	syscall.RawSyscall(syscall.SYS_WRITE, 2, uintptr(unsafe.Pointer(unsafe.StringData(noSpace))), uintptr(len(noSpace)))
 	syscall.RawSyscall(syscall.SYS_EXIT_GROUP, status, 0, 0)

@@ -9,10 +9,10 @@ import (
 	"unsafe"
 )
 
-// What the entry point leaves to main.
+// What the entry point records for main.
 var (
-	entered     bool       // it was executed
-	environment [2]uintptr // where the kernel put the environment, and how long it is
+	entered     bool       // the entry point was executed
+	environment [2]uintptr // the address and length of the environment, as the kernel put it
 	ignored     uint64     // signals that were ignored, bit n-1 for signal n
 	closed      [3]bool    // standard descriptors that were closed
 )
@@ -21,15 +21,15 @@ var (
 func Entered() bool { return entered }
 
 // Ignored are the signals that this process ignored when it was executed, bit n-1 for
-// signal n; none where the entry point was another: the runtime has taken them over.
+// signal n. With another entry point it is zero, because the runtime has changed them.
 func Ignored() uint64 { return ignored }
 
-// Closed are the standard descriptors that this process did not have when it was
-// executed; none where the entry point was another: the runtime has opened them.
+// Closed are the standard descriptors that were closed when this process was executed.
+// With another entry point there are none, because the runtime has opened them.
 func Closed() [3]bool { return closed }
 
-// Environ is where the kernel put this process's environment: what /proc shows of a copy of this process that does not
-// execute anything. Nil: nobody knows.
+// Environ is the memory in which the kernel put this process's environment. /proc shows it of a clone of this process,
+// until that executes something. Nil: it is not known.
 func Environ() []byte {
 	if !entered {
 		environment = ownEnviron()
@@ -44,10 +44,10 @@ func kernelEnviron() []byte {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&environment[0])), environment[1])
 }
 
-// ownEnviron is what the kernel says of it.
+// ownEnviron asks the kernel where that is.
 func ownEnviron() (at [2]uintptr) {
 	const start, end = 50 - 3, 51 - 3 // proc_pid_stat(5), behind the name
-	// Not by an os.File, for which the runtime may open descriptors of its own, whose numbers options could name.
+	// Not with an os.File: the runtime may open descriptors for it, with numbers that options could name.
 	fd, err := syscall.Open("/proc/self/stat", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return at

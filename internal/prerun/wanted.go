@@ -7,14 +7,14 @@ import (
 	"unsafe"
 )
 
-// all are the namespaces of --unshare-all. Those of `nsrun run` are the same without the one for cgroups, where the command
-// sees the host's cgroup file systems.
+// all are the namespaces of --unshare-all. `nsrun run` needs the same, but not the one for cgroups if the command sees
+// the host's cgroup file systems.
 const all = syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC |
 	syscall.CLONE_NEWUTS | syscall.CLONE_NEWCGROUP
 
-// wanted guesses from the arguments which namespaces are going to be needed; 0: no
-// sandbox. It may be wrong either way: what is not wanted after all is ended, and
-// what is wanted and was not begun is made later.
+// wanted guesses from the arguments which namespaces are going to be needed. Zero: no
+// sandbox. The guess may be wrong: a clone that is not needed ends, and one that is
+// missing is made later.
 //
 //go:nosplit
 //go:norace
@@ -65,7 +65,7 @@ func wanted(argc int, argv unsafe.Pointer) (flags uintptr) {
 			return 0
 		case equal(a, "--file"), equal(a, "--bind-data"), equal(a, "--ro-bind-data"), equal(a, "--bind-fd"), equal(a, "--ro-bind-fd"),
 			equal(a, "--seccomp"), equal(a, "--add-seccomp-fd"), equal(a, "--sync-fd"), equal(a, "--block-fd"):
-			// Such a number, which the caller has closed, may become one of ours.
+			// If the caller has closed this descriptor, ours could get its number.
 			if i+1 < argc && threeDigits(at(argv, i+1)) {
 				return 0
 			}
@@ -74,7 +74,7 @@ func wanted(argc int, argv unsafe.Pointer) (flags uintptr) {
 	return flags
 }
 
-// threeDigits says that a C string is that long, or longer: highFd is.
+// threeDigits reports whether a C string has three or more bytes, as the number highFd has.
 //
 //go:nosplit
 //go:norace
@@ -87,7 +87,7 @@ func threeDigits(c unsafe.Pointer) bool {
 	return true
 }
 
-// at is the i-th argument.
+// at returns the i-th argument.
 //
 //go:nosplit
 //go:norace
@@ -95,7 +95,7 @@ func at(argv unsafe.Pointer, i int) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Add(argv, 8*i))
 }
 
-// equal compares a C string.
+// equal compares a C string with a string.
 //
 //go:nosplit
 //go:norace

@@ -13,27 +13,26 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Counters are the two files in which the kernel counts what became of packets in a network
-// namespace. Open, they keep the namespace, and can be read when all processes in it have
-// ended.
+// Counters are the two files in which the kernel counts what happened to packets in a network namespace. As long as
+// they are open, the namespace exists, and they can be read even if all processes in it have ended.
 type Counters struct {
 	mu    sync.Mutex
-	files [2]sys.FD // "snmp" and "snmp6"; None where there is none
+	files [2]sys.FD // "snmp" and "snmp6"; None: there is none
 	last  Unsent
 }
 
-// Unsent is what the kernel did not send for a command, see Options.Unsent.
+// Unsent says what the kernel did not send for a command, see Options.Unsent.
 type Unsent struct {
-	// NoRoute is how many times there was no way out of the network namespace: connects and
-	// datagrams to other addresses than its own. In a new namespace that is every one.
+	// NoRoute is how many connects and datagrams went to addresses outside the network namespace and had no route. In a
+	// new namespace none has one.
 	NoRoute int
-	// NoPort is how many UDP datagrams went to a port of the namespace's own addresses that
-	// nobody had, such as that of a name server on 127.0.0.53.
+	// NoPort is how many UDP datagrams went to a port of the namespace's own addresses on which no socket was bound, such
+	// as that of a name server at 127.0.0.53.
 	NoPort int
 }
 
-// Count opens the counters of the network namespace of a process while the sandbox is set up. Each further try comes a
-// moment later, for as long as the process has our network namespace. Nil: there are none.
+// Count opens the counters of the network namespace of a process while the sandbox is set up. As long as the process is
+// in our network namespace, it tries again a moment later, up to tries times. Nil: there are none.
 func Count(pid, tries int) *Counters {
 	for i := range tries {
 		if i > 0 {
@@ -47,7 +46,7 @@ func Count(pid, tries int) *Counters {
 	return nil
 }
 
-// countersOf opens them for a process; it is too early while that has our network namespace.
+// countersOf opens them for a process. It is too early if the process is in our network namespace.
 func countersOf(process string) (_ *Counters, early bool) {
 	c := &Counters{files: [2]sys.FD{sys.None, sys.None}}
 	for i, name := range [...]string{"/net/snmp", "/net/snmp6"} {
@@ -56,7 +55,7 @@ func countersOf(process string) (_ *Counters, early bool) {
 			continue // the process has ended, or the kernel has no such protocol
 		}
 		c.files[i] = sys.FD(fd)
-		// Each namespace has files of its own.
+		// Each namespace has its own files, with other inode numbers.
 		var theirs, own unix.Stat_t
 		if i == 0 && (unix.Fstat(fd, &theirs) != nil || unix.Stat("/proc/self"+name, &own) == nil && theirs.Ino == own.Ino) {
 			c.Close(false)
@@ -70,7 +69,7 @@ func countersOf(process string) (_ *Counters, early bool) {
 	return c, false
 }
 
-// read returns what was counted so far, and what it was at the end where that was.
+// read returns what was counted so far. After Close it returns what Close has read.
 func (c *Counters) read() Unsent {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,7 +90,7 @@ func (c *Counters) read() Unsent {
 	return u
 }
 
-// Close reads a last time, if that is wanted, and gives the namespace back.
+// Close closes the files. With read, it reads them for the last time.
 func (c *Counters) Close(read bool) {
 	if c == nil {
 		return
@@ -107,7 +106,7 @@ func (c *Counters) Close(read bool) {
 	}
 }
 
-// addTable adds what stands in /proc/net/snmp: for each protocol a line of names, and one of numbers.
+// addTable adds the content of /proc/net/snmp: for each protocol a line of names, and a line of numbers.
 func (u *Unsent) addTable(text []byte) {
 	var names [][]byte
 	for line := range bytes.Lines(text) {
@@ -123,7 +122,7 @@ func (u *Unsent) addTable(text []byte) {
 	}
 }
 
-// addList adds what stands in /proc/net/snmp6: a name and a number on each line.
+// addList adds the content of /proc/net/snmp6: a name and a number on each line.
 func (u *Unsent) addList(text []byte) {
 	for line := range bytes.Lines(text) {
 		if f := bytes.Fields(line); len(f) == 2 {
@@ -145,9 +144,9 @@ func (u *Unsent) add(name string, number []byte) {
 	}
 }
 
-// Unsent returns what the kernel did not send, of all that the command's network namespace
-// was to send so far. After Wait that is the last word, but where the command succeeded it
-// may be an earlier one. It is zero without CountUnsent, and where /proc does not tell.
+// Unsent returns what the kernel did not send so far in the command's network namespace. After Wait the numbers are
+// final if the command failed; if it succeeded, they may be older. It is zero without CountUnsent, and if /proc does
+// not show it.
 func (o *Options) Unsent() Unsent {
 	if o.Counters == nil {
 		return Unsent{}
