@@ -143,7 +143,7 @@ func TestDBusRefused(t *testing.T) {
 	for at, want := range map[string]string{
 		"tcp:host=localhost,port=1":  "names no socket with a path",
 		"unix:abstract=x":            "names no socket with a path",
-		"unix:path=" + ran:           "non-socket",
+		"unix:path=" + ran:           "not a socket",
 		"unix:path=" + ran + "/none": "no such file",
 		"unix:guid=1":                "names no socket with a path",
 	} {

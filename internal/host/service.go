@@ -120,8 +120,12 @@ type Socket struct{ file *os.File }
 
 // HoldSocket opens one.
 func HoldSocket(name string, suspect func(dir string) bool) (*Socket, error) {
+	return holdSocket("use socket", name, suspect)
+}
+
+func holdSocket(op, name string, suspect func(dir string) bool) (*Socket, error) {
 	fail := func(err error) (*Socket, error) {
-		return nil, &plan.Error{Op: "use socket", Path: name, Err: sys.Bare(err)}
+		return nil, &plan.Error{Op: op, Path: name, Err: sys.Bare(err)}
 	}
 	if !filepath.IsAbs(name) {
 		return fail(plan.ErrNotAbsolute)
@@ -135,11 +139,12 @@ func HoldSocket(name string, suspect func(dir string) bool) (*Socket, error) {
 		return fail(err)
 	}
 	f := os.NewFile(uintptr(fd), real)
-	if fi, err := f.Stat(); err != nil || fi.Mode()&os.ModeSocket == 0 {
+	fi, err := f.Stat()
+	if err == nil && fi.Mode()&os.ModeSocket == 0 {
+		err = errors.New("not a socket")
+	}
+	if err != nil {
 		_ = f.Close()
-		if err == nil {
-			err = unix.ENOTSOCK
-		}
 		return fail(err)
 	}
 	return &Socket{f}, nil

@@ -3,13 +3,9 @@
 package host
 
 import (
-	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/mounts"
@@ -51,27 +47,15 @@ func socketLine(line string) (name string, ok bool) {
 func isHex(s string) bool { return s != "" && strings.Trim(s, "0123456789abcdefABCDEF") == "" }
 
 // UnixSocket shows a socket of the host.
-func UnixSocket(path string, suspect func(dir string) bool) (mounts.Mount, error) {
-	fail := func(err error) (mounts.Mount, error) {
-		return mounts.Mount{}, &plan.Error{Op: "allow unix socket", Path: path, Err: sys.Bare(err)}
-	}
-	if !filepath.IsAbs(path) {
-		return fail(plan.ErrNotAbsolute)
-	}
-	real, err := links.Resolve(path, suspect)
+func UnixSocket(path string, suspect func(dir string) bool) (m mounts.Mount, err error) {
+	const op = "allow unix socket"
+	s, err := holdSocket(op, path, suspect)
 	if err != nil {
-		return fail(err)
+		return m, err
 	}
-	fi, err := os.Lstat(real)
-	if err != nil {
-		return fail(err)
-	}
-	if fi.Mode()&os.ModeSocket == 0 {
-		return fail(errors.New("not a socket"))
-	}
-	m, err := Bind(real, false)
-	if err != nil {
-		return fail(err)
+	defer s.Close()
+	if m, err = Bind(s.file.Name(), false); err != nil {
+		return m, &plan.Error{Op: op, Path: path, Err: sys.Bare(err)}
 	}
 	return m, nil
 }
