@@ -96,7 +96,10 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 	made := ""
 	defer func() {
 		if err != nil && made != "" {
-			_ = tree.RemoveTree(state, made)
+			s.dir.Close()
+			s.lock.Close()
+			s.dir, s.lock = nil, nil
+			_ = store.RemoveClosed(state, made)
 		}
 	}()
 	fail := func(op string, err error) (*Session, error) {

@@ -133,18 +133,11 @@ func (s *Session) Remove() error {
 		return &Error{Op: opRemove, Path: s.path, Err: err}
 	}
 	defer state.Close()
-	// First: on NFS and FUSE, a removed file that is open stays in its directory, under another name.
 	s.release()
-	if err := tree.RemoveTree(state, gone); err != nil && !inUse(err) {
+	if err := store.RemoveClosed(state, gone); err != nil {
 		return &Error{Op: opRemove, Path: s.path, Err: err}
 	}
 	return nil
-}
-
-// inUse reports whether something could not be removed because it is open somewhere, on a file system that keeps such
-// files. It then has the name of removed things, and Clean removes it later.
-func inUse(err error) bool {
-	return errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY)
 }
 
 // away renames the session's directory, so that nobody sees a part of it. Calling it again does nothing.

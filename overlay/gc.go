@@ -232,7 +232,7 @@ func (c *cleaner) remove(name string, named bool) (found Cleaned, ok bool, err e
 	if c.o.DryRun {
 		return found, true, nil
 	}
-	return found, true, store.RemoveWhole(c.state, name)
+	return found, true, store.RemoveWhole(c.state, name, lock)
 }
 
 // lock takes the lock of what is to be removed; with DryRun it only checks it.

@@ -16,6 +16,24 @@ import (
 // TestRemoveClosed: nothing of a session is open when it is removed. On NFS and FUSE what is open stays in its directory,
 // under another name, and the directory cannot be removed.
 func TestRemoveClosed(t *testing.T) {
+	for name, remove := range map[string]func(s *Session) error{
+		"Remove": (*Session).Remove,
+		"Clean": func(s *Session) error {
+			id, dir := s.ID(), filepath.Dir(s.Info().Dir)
+			if err := s.Close(); err != nil {
+				return err
+			}
+			for _, err := range Clean(dir, CleanOptions{Sessions: []string{id}}) {
+				return err
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) { removeClosed(t, remove) })
+	}
+}
+
+func removeClosed(t *testing.T, remove func(s *Session) error) {
 	testenv.Leaks(t)
 	dir := testenv.Dir(t)
 	testenv.Tree(t, dir, "state/", "project/", "project/a")
@@ -33,7 +51,7 @@ func TestRemoveClosed(t *testing.T) {
 	if _, err := unix.InotifyAddWatch(fd, s.Info().Dir, closes|unix.IN_DELETE); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Remove(); err != nil {
+	if err := remove(s); err != nil {
 		t.Fatal(err)
 	}
 	buf := make([]byte, 64<<10)

@@ -103,9 +103,9 @@ func (sp *Spare) fits(on string, engine Engine, state *tree.Handle, roots []stor
 // Remove removes it. Do not call it after the Spare was given to Create, which then owns it.
 func (sp *Spare) Remove() error {
 	defer sp.state.Close()
-	sp.dir.Close() // first, as in Session.Remove
+	sp.dir.Close()
 	sp.lock.Close()
-	if err := tree.RemoveTree(sp.state, sp.name); err != nil && !inUse(err) {
+	if err := store.RemoveClosed(sp.state, sp.name); err != nil {
 		return &Error{Op: opRemove, Path: sp.path, Err: err}
 	}
 	return nil

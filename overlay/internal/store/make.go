@@ -41,9 +41,9 @@ func Damaged(err error) bool {
 	return err == unix.ENOENT || err == errCut || errors.As(err, &syntax)
 }
 
-// RemoveWhole removes a directory. It renames a session's directory first, so that nobody
+// RemoveWhole removes a directory, and closes its lock. It renames a session's directory first, so that nobody
 // sees half of it.
-func RemoveWhole(state *tree.Handle, name string) error {
+func RemoveWhole(state *tree.Handle, name string, lock *tree.Handle) error {
 	if name[0] != '.' {
 		gone := GonePrefix + name
 		if err := state.Rename(name, gone, 0); err != nil && err != unix.ENOENT {
@@ -51,5 +51,16 @@ func RemoveWhole(state *tree.Handle, name string) error {
 		}
 		name = gone
 	}
-	return tree.RemoveTree(state, name)
+	lock.Close()
+	return RemoveClosed(state, name)
+}
+
+// RemoveClosed removes a directory in which this process has no file open. On NFS and FUSE, a removed file that is open
+// stays in its directory, under another name. What another process has open is no error: Clean removes the rest later.
+func RemoveClosed(state *tree.Handle, name string) error {
+	err := tree.RemoveTree(state, name)
+	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY) {
+		return nil
+	}
+	return err
 }
