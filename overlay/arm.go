@@ -122,15 +122,18 @@ func (s *Session) noteCopies() error {
 	for _, r := range s.copies {
 		list = append(list, r.Own)
 	}
-	if err := tree.RemoveTree(s.dir, copiedName); err != nil {
+	if err := tree.RemoveTree(s.dir, copyingName); err != nil {
 		return err
 	}
-	h, err := s.dir.Create(copiedName)
+	h, err := s.dir.Create(copyingName)
 	if err != nil {
 		return err
 	}
-	f := h.OSFile(copiedName)
-	return errors.Join(tree.WriteIndex(f, list), f.Close())
+	f := h.OSFile(copyingName)
+	if err := errors.Join(tree.WriteIndex(f, list), f.Close()); err != nil {
+		return err
+	}
+	return s.dir.Rename(copyingName, copiedName, 0)
 }
 
 // chooseEngine finds the engine for a session whose directory is s.dir and whose roots are open. It asks the kernel for

@@ -45,7 +45,7 @@ const crashEnv = "NSRUN_OVERLAY_TEST_CRASH"
 type deed struct {
 	State string // the state directory
 	ID    string
-	Do    string // "commit", "undo", "discard", "drop", "collect", "recover", "naive"
+	Do    string // "commit", "undo", "discard", "drop", "collect", "resume", "recover", "naive"
 	Paths []string
 
 	// Plain lets the process see a file system that cannot exchange two names, nor rename
@@ -121,6 +121,8 @@ func (d deed) do() error {
 	switch d.Do {
 	case "collect":
 		err = s.Collect(context.Background())
+	case "resume":
+		err = s.Resume(nil)
 	case "commit":
 		err = s.CommitWith(context.Background(), CommitOptions{Paths: d.Paths, AllowSpecial: true})
 	case "undo":

@@ -3,6 +3,7 @@
 package overlay
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,6 +69,39 @@ func TestCollectStruck(t *testing.T) {
 						}
 						break
 					}
+				}
+			}
+		}
+	}
+}
+
+// TestResumeStruck: whatever happens to a process that resumes a session, the session has the changes that it had, and
+// can be resumed.
+func TestResumeStruck(t *testing.T) {
+	testenv.Leaks(t)
+	for _, e := range enginesHere(t) {
+		for i, way := range strikes {
+			for at := 1 + i; ; at += testenv.Rounds(7, 1) {
+				s := createWith(t, e, project(t, `echo a > f; mkdir d`))
+				sandbox(t, s, `echo b > f; echo c > d/g`)
+				_ = s.Close()
+				p := way.plan
+				p.At = at
+				r, out := deed{State: filepath.Dir(s.Dir()), ID: s.ID(), Do: "resume"}.strikeIt(t, p)
+				again := reopen(t, s)
+				wantChanges(t, again, "A d/g", "M f")
+				if err := errors.Join(again.Resume(nil), again.Collect(t.Context())); err != nil {
+					t.Errorf("%s, %s at %v: %v\n%s", e, way.name, r.Call, err, out)
+				}
+				wantChanges(t, again, "A d/g", "M f")
+				if err := again.Remove(); err != nil {
+					t.Error(err)
+				}
+				if r.Call.Name == "" {
+					if r.ExitCode != exitDone || r.Calls < len(strikes) && e != EngineOverlay {
+						t.Fatalf("exit status %d after %d calls\n%s", r.ExitCode, r.Calls, out)
+					}
+					break
 				}
 			}
 		}

@@ -280,8 +280,11 @@ func (s *Session) dropIndexes() {
 }
 
 // copiedName is a file of a session: the index of its copies. It contains first what the project had, then what the
-// copies had. It exists until the copies were compared.
-const copiedName = "copied"
+// copies had. It exists until the copies were compared. As copyingName it is incomplete.
+const (
+	copiedName  = "copied"
+	copyingName = ".copied.new"
+)
 
 // Info describes the session.
 func (s *Session) Info() Info {
