@@ -291,6 +291,9 @@ func (d *direct) target(file, text string) (string, error) {
 	if !filepath.IsAbs(name) {
 		name = filepath.Dir(file) + "/" + name
 	}
+	if len(name) >= unix.PathMax {
+		return "", nil // nothing can be there
+	}
 	real, err := filepath.EvalSymlinks(name)
 	switch clean := filepath.Clean(name); {
 	case err == nil && real != clean && (d.holds(real) || d.holds(clean)):

@@ -312,7 +312,7 @@ func (d *direct) modules(dir string, depth int, left *int, level int) error {
 // submodule protects a nested work tree. One that is not checked out is an empty directory; git status would obey a
 // repository that appears there.
 func (d *direct) submodule(top string, depth int) {
-	if !d.holds(top) || d.closed(top) {
+	if len(top) >= unix.PathMax || !d.holds(top) || d.closed(top) {
 		return
 	}
 	if real, err := filepath.EvalSymlinks(top); err == nil && real != top {
@@ -433,7 +433,9 @@ func (d *direct) named(file string, l runslater.Lead, from string, own bool) (st
 	}
 	// A word of a command may not be a path at all. And not every project has the files that a configuration for
 	// all repositories names.
-	text = resolve(from, text)
+	if text = resolve(from, text); len(text) >= unix.PathMax {
+		return "", nil // nothing can be there
+	}
 	if !Exists(text) && (l.Kind == runslater.LeadCommand || !own) {
 		if l.Kind != runslater.LeadCommand {
 			d.note(filepath.Clean(text))

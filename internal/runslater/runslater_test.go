@@ -342,3 +342,23 @@ func TestManyWords(t *testing.T) {
 		t.Errorf("%d looks, not %d", looks, most)
 	}
 }
+
+// TestLongPaths: what is longer than any path leads nowhere, and is not looked at. Each component took memory for all before it.
+func TestLongPaths(t *testing.T) {
+	long := strings.Repeat("d/", 5000)
+	old := tree{"/p/.git/HEAD": "ref: refs/heads/x\n", "/p/.git/objects/x": "", "/p/.git/refs/x": "",
+		"/p/.git/config":    "[core]\n\thooksPath = " + long + "\n\tfsmonitor = ./" + long + "x\n[include]\n\tpath = " + long + "x\n[core]\n\tpager = ./check\n",
+		"/p/.git/commondir": "../" + long + "\n",
+		"/p/sub/.git":       "gitdir: " + long + "\n"}
+	for _, commondir := range []bool{true, false} {
+		var reads, looks int
+		c := Classifier{Roots: []string{"/p"}, Old: counted{old, &reads, &looks}, New: old}
+		if got := c.Reason(Change{Path: "/p/check", Kind: File, Content: true}); (got == "") != commondir {
+			t.Errorf("commondir %v: %q", commondir, got)
+		}
+		if looks > 200 {
+			t.Errorf("%d looks", looks)
+		}
+		delete(old, "/p/.git/commondir")
+	}
+}

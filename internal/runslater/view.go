@@ -108,13 +108,16 @@ func resolveIn(v View, done, p string, visit func(string)) string {
 	return done
 }
 
-// absolute returns the target of a path that something in dir names. Empty: unknown.
+// absolute returns the target of a path that something in dir names. Empty: unknown, or nothing can be there.
 func absolute(dir, name string) string {
-	switch {
-	case name == "" || name[0] == '~':
+	if name == "" || name[0] == '~' {
 		return ""
-	case path.IsAbs(name):
-		return path.Clean(name)
 	}
-	return path.Join(dir, name)
+	if !path.IsAbs(name) {
+		name = dir + "/" + name
+	}
+	if name = path.Clean(name); len(name) >= maxPath {
+		return ""
+	}
+	return name
 }
