@@ -22,7 +22,7 @@ type sockaddr struct {
 	n int
 }
 
-// family is the address family; AF_UNSPEC where there is not even room for one.
+// family is the address family, or AF_UNSPEC if the address is too short for one.
 func (a *sockaddr) family() uint16 {
 	if a.n < 2 {
 		return unix.AF_UNSPEC
@@ -30,8 +30,8 @@ func (a *sockaddr) family() uint16 {
 	return binary.NativeEndian.Uint16(a.b[:])
 }
 
-// addrPort is the address and port, with IPv4-mapped addresses as IPv4 ones. The zero
-// one: it is not a whole IP address.
+// addrPort is the address and port; an IPv4-mapped address becomes an IPv4 one. Zero: it is
+// not a whole IP address.
 func (a *sockaddr) addrPort() netip.AddrPort {
 	port := binary.BigEndian.Uint16(a.b[2:])
 	switch {
@@ -43,23 +43,23 @@ func (a *sockaddr) addrPort() netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// sizeofSockaddrIn6RFC2133: without the scope, which the kernel does not insist on.
+// sizeofSockaddrIn6RFC2133 is the size without the scope, which the kernel does not require.
 const sizeofSockaddrIn6RFC2133 = 24
 
-// connect is connect(2) for a socket that does not wait, unless another thread of the caller has the kernel
-// lock it, or has it wait: so the scheduler is told.
+// connect is connect(2) for a socket that does not wait. Another thread of the caller may make the kernel
+// lock the socket, or make it wait, so this is a call that the Go scheduler knows of.
 func (a *sockaddr) connect(fd int) syscall.Errno {
 	_, _, e := syscall.Syscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&a.b)), uintptr(a.n))
 	return e
 }
 
-// bind is bind(2), which takes the kernel's lock too.
+// bind is bind(2), which also takes the socket's lock.
 func (a *sockaddr) bind(fd int) syscall.Errno {
 	_, _, e := syscall.Syscall(unix.SYS_BIND, uintptr(fd), uintptr(unsafe.Pointer(&a.b)), uintptr(a.n))
 	return e
 }
 
-// read copies a sockaddr of a caller, all of it or nothing.
+// read copies an address from a caller's memory, all of it or nothing.
 func (a *sockaddr) read(pid uint32, at, n uint64) syscall.Errno {
 	if a.n = int(int32(n)); a.n < 0 || a.n > maxSockaddr {
 		return syscall.EINVAL

@@ -11,7 +11,7 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// apart runs f on a thread that ends behind it.
+// apart runs f on a thread that ends afterwards.
 func apart(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -34,7 +34,7 @@ func apart(f func()) {
 // A thread is one of this process, by its number.
 type thread int
 
-// parent reports whether it has children. Where the kernel does not tell (CONFIG_PROC_CHILDREN) it has none.
+// parent reports whether it has children. It reports false if the kernel cannot tell (CONFIG_PROC_CHILDREN).
 func (t thread) parent() bool {
 	fd, err := t.children()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// bind answers bind(2): a TCP socket of the host becomes one of the sandbox first. The rest is the
-// kernel's, see doc.go.
+// bind answers bind(2): a TCP socket of the host is first replaced by one of the sandbox. The kernel
+// does the rest, see doc.go.
 func (s *server) bind(n *notify.Notification) {
 	c, fault, e := s.beginTo(n)
 	if c == nil {
@@ -50,8 +50,8 @@ func (c *call) source() bool {
 	return e == 0 && free == 0 && c.unconnected()
 }
 
-// bindSource is bind(2) on a socket of the host, which takes no port there: that it gets when it is
-// connected. For listen(2) it is of no use.
+// bindSource is bind(2) on a socket of the host. It takes no port; the socket gets one when it is
+// connected. listen(2) fails on such a socket.
 func (c *call) bindSource() syscall.Errno {
 	fd := c.old
 	if c.b.sandboxed(c.old) {
@@ -70,7 +70,7 @@ func (c *call) bindSource() syscall.Errno {
 	return e
 }
 
-// bound is what a socket is bound to. A socket that was disconnected has still got its port.
+// bound returns what a socket is bound to. A disconnected socket still has its port.
 func bound(fd sys.FD) (address bool, port int) {
 	switch a, _ := unix.Getsockname(int(fd)); a := a.(type) {
 	case *unix.SockaddrInet4:
@@ -81,7 +81,7 @@ func bound(fd sys.FD) (address bool, port int) {
 	return false, 0
 }
 
-// sourced reports whether it is a socket that bindSource has bound, not connected.
+// sourced reports whether bindSource bound the socket, and it is not connected.
 func (c *call) sourced() bool {
 	if !c.tcpip() || c.b.sandboxed(c.old) || !c.unconnected() {
 		return false

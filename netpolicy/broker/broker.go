@@ -78,7 +78,7 @@ func New(o Options) (*Broker, error) {
 	return b, nil
 }
 
-// possible tells whether this machine has what a Broker takes.
+// possible says whether this machine has what a Broker needs.
 func possible() error {
 	for _, name := range [...]features.Name{features.SeccompNotification, features.PidfdOpen, features.PidfdGetfd} {
 		if err := features.Get(name).Err(); err != nil {
@@ -104,26 +104,26 @@ func (b *Broker) Attach(c *nsexec.Cmd) {
 	}
 }
 
-// Which socket is where among those of the sandbox.
+// The indexes of the sandbox's sockets.
 const (
 	udpSocket = iota // for DNS
 	tcpSocket
 	routeSocket
 	packetSocket
-	seedFirst // of the seeds
+	seedFirst // the first one of a seed
 
 	resolverPort   = 53
 	resolveBacklog = 64
 )
 
-// wanted are the sockets that the sandbox makes for the Broker.
+// wanted returns the sockets that the sandbox makes for the Broker.
 func (b *Broker) wanted() []sandbox.Socket {
 	port53 := []byte{unix.AF_INET, 0, 0, resolverPort, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0} // struct sockaddr_in
 	all := []sandbox.Socket{
 		udpSocket:   {Domain: unix.AF_INET, Type: unix.SOCK_DGRAM, Addr: port53},
 		tcpSocket:   {Domain: unix.AF_INET, Type: unix.SOCK_STREAM, Addr: port53, Backlog: resolveBacklog},
 		routeSocket: {Domain: unix.AF_NETLINK, Type: unix.SOCK_RAW, Protocol: unix.NETLINK_ROUTE},
-		// Told about no packets until it is bound.
+		// It receives no packets until it is bound.
 		packetSocket: {Domain: unix.AF_PACKET, Type: unix.SOCK_RAW},
 	}
 	if b.o.NoUDP {
@@ -152,7 +152,7 @@ func supports(family int) bool {
 	return err == nil
 }
 
-// hasIPv6 reports whether the host has a way to anywhere by IPv6. Nothing is sent for that.
+// hasIPv6 reports whether the host has a route for IPv6. It sends nothing.
 func hasIPv6() bool {
 	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -199,7 +199,7 @@ func (b *Broker) start(l *os.File, sockets []*os.File) error {
 		return refuse(&Error{"broker", "resolver", err})
 	}
 	b.started, b.listen, b.sockets, b.cookie = true, l, sockets, cookie
-	// Copies would keep questions waiting, where nobody answers any more.
+	// With copies, questions would wait although nobody answers any more.
 	b.drop(udpSocket)
 	b.drop(tcpSocket)
 	if b.o.Resolve != nil {
@@ -266,10 +266,10 @@ func (b *Broker) Close() {
 	b.stop.Close()
 }
 
-// discard has the kernel close a file when it has time. Closing a packet socket waits until no
-// processor can be in a packet's way any more, which takes 10 ms and more. So it goes
-// into a pair of unix sockets that nobody has any more, which the kernel finds by and by; before
-// Linux 6.10 it finds them at once, and nothing is won.
+// discard makes the kernel close a file later. Closing a packet socket waits until no processor
+// handles one of its packets, which takes 10 ms and more. So the file is sent over a pair of unix
+// sockets that are then closed, and the kernel's garbage collector closes it later. Before Linux
+// 6.10, that ran at once, and nothing is gained.
 func discard(f *os.File) {
 	a, b, err := sys.SeqPacket()
 	if err != nil {
@@ -280,7 +280,7 @@ func discard(f *os.File) {
 	_ = a.Send([]byte{0}, int(f.Fd()), int(b))
 }
 
-// allowed asks about a port, and reports what was said.
+// allowed asks Decide about a port, and reports the decision.
 func (b *Broker) allowed(p netpolicy.Proto, to netip.AddrPort) bool {
 	ok := b.may(p, to)
 	b.report(p, to, ok)

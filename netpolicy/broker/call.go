@@ -11,7 +11,7 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// A call is a caller's system call on a socket, which is being worked on.
+// A call is a caller's system call on a socket that is being answered.
 type call struct {
 	b      *Broker
 	s      *server // nil for what goes on later
@@ -28,13 +28,13 @@ type call struct {
 	flags    int // of the caller's open file, of IP sockets
 }
 
-// begin begins with a call whose first argument is a descriptor. No call: the caller is gone. With an
-// error the call fails.
+// begin returns the call of which the first argument is a descriptor. Nil: the caller is gone. An
+// error is the answer.
 func (s *server) begin(n *notify.Notification) (*call, syscall.Errno) {
 	c := &call{b: s.b, s: s, l: s.l, id: n.ID, number: int(int32(n.Args[0])), old: sys.None, fresh: sys.None}
 	var e syscall.Errno
 	c.task, c.old, e = s.copy(n.PID, c.number)
-	// What was found by its number was the caller's only if it still waits.
+	// The number belonged to the caller only if the caller still waits.
 	if !c.l.Valid(c.id) {
 		c.close()
 		return nil, 0
@@ -45,7 +45,7 @@ func (s *server) begin(n *notify.Notification) (*call, syscall.Errno) {
 	return c, e
 }
 
-// beginTo is begin for a call with an address behind the descriptor; fault is what became of reading that.
+// beginTo is begin for a call with an address after the descriptor; fault is the error of reading that.
 func (s *server) beginTo(n *notify.Notification) (c *call, fault, e syscall.Errno) {
 	var to sockaddr
 	fault = to.read(n.PID, n.Args[1], n.Args[2])
@@ -55,7 +55,7 @@ func (s *server) beginTo(n *notify.Notification) (c *call, fault, e syscall.Errn
 	return c, fault, e
 }
 
-// look finds out what socket it is: ENOTSOCK, EBADF.
+// look finds out the kind of the socket: ENOTSOCK, EBADF.
 func (c *call) look() (e syscall.Errno) {
 	if c.domain, e = option(c.old, unix.SOL_SOCKET, unix.SO_DOMAIN); e != 0 || !c.ip() {
 		return e

@@ -38,8 +38,8 @@ func (s *server) connect(n *notify.Notification) {
 // answered is not an error: the caller has its answer.
 const answered = ^syscall.Errno(0)
 
-// connect decides what becomes of a connect, and does what does not take long. What is
-// to go on later belongs to somebody else.
+// connect decides about a connect, and does what does not take long. If later is set, a
+// goroutine owns the call.
 func (c *call) connect() (e syscall.Errno, later bool) {
 	if !c.ip() {
 		if !c.b.landlock {
@@ -90,8 +90,8 @@ func (c *call) fits() bool {
 	return false
 }
 
-// tcp connects a TCP socket, which has to be of the network that the address is in: where it is
-// not, another one takes its place.
+// tcp connects a TCP socket. If it does not belong to the network of the address, another one
+// replaces it.
 func (c *call) tcp(to netip.AddrPort) (e syscall.Errno, later bool) {
 	inward := inside(to.Addr()) && !c.b.hostLoopback(to)
 	if !inward && !c.b.allowed(netpolicy.TCP, to) {
@@ -114,7 +114,7 @@ func (c *call) tcp(to netip.AddrPort) (e syscall.Errno, later bool) {
 	e = c.to.connect(int(c.fresh))
 	waits := c.flags&unix.O_NONBLOCK == 0
 	if waits && e == syscall.EINPROGRESS {
-		// What is near has answered by now.
+		// A near peer has answered by now.
 		e = c.to.connect(int(c.fresh))
 	}
 	switch {
@@ -131,9 +131,9 @@ func (c *call) tcp(to netip.AddrPort) (e syscall.Errno, later bool) {
 	return syscall.EINPROGRESS, false
 }
 
-// udp connects a UDP socket, which sends nothing: what is sent later is looked at, and reported, by the
-// relay. C libraries connect to the TCP ports that they are asked for, or to port 0, to sort addresses by whether they
-// are reached; that is not worth a report, nor the link.
+// udp connects a UDP socket, which sends nothing: the relay checks and reports what is sent later. C libraries connect
+// to the TCP port that they were asked for, or to port 0, to find out which addresses are reachable. That is neither
+// reported, nor does it need the link.
 func (c *call) udp(to netip.AddrPort) syscall.Errno {
 	if !inside(to.Addr()) {
 		switch {
@@ -155,14 +155,14 @@ func (c *call) itself() (e syscall.Errno, later bool) {
 	if c.flags&unix.O_NONBLOCK != 0 {
 		return c.attempt(c.old), false
 	}
-	// Nobody else sees that for a moment it does not wait, but for other threads of
-	// the caller.
+	// Only other threads of the caller can see that the socket has O_NONBLOCK for a
+	// moment.
 	if _, e := fcntl(c.old, unix.F_SETFL, c.flags|unix.O_NONBLOCK); e != 0 {
 		return e, false
 	}
 	e = c.attempt(c.old)
 	if e == syscall.EINPROGRESS || e == syscall.EALREADY {
-		// What is near has answered by now.
+		// A near peer has answered by now.
 		e = c.attempt(c.old)
 	}
 	if e == syscall.EINPROGRESS || e == syscall.EALREADY {
@@ -175,15 +175,15 @@ func (c *call) itself() (e syscall.Errno, later bool) {
 // restore gives the caller's own socket its flags back.
 func (c *call) restore() { _, _ = fcntl(c.old, unix.F_SETFL, c.flags) }
 
-// used is what a socket answers to a connect(2) that is not the first one; 0 where it is not connected, or not
-// any more.
+// used is the error of a socket for a further connect(2). 0: it is not connected, or no
+// longer.
 func (c *call) used() syscall.Errno {
 	const synSent, synRecv = 2, 3
 	switch state, e := state(c.old); {
 	case e != 0:
 		return e
 	case state == closed:
-		// Of the connect before, which did not wait; a disconnect leaves one too.
+		// The error of an earlier connect with O_NONBLOCK; a disconnect leaves one, too.
 		if pending, _ := option(c.old, unix.SOL_SOCKET, unix.SO_ERROR); pending != int(syscall.ECONNRESET) {
 			return syscall.Errno(pending)
 		}
@@ -203,14 +203,14 @@ func (c *call) unconnected() bool {
 	return e == 0 && now == closed
 }
 
-// state is what state a TCP socket is in.
+// state is the state of a TCP socket.
 func state(fd sys.FD) (byte, syscall.Errno) {
 	// The first field of struct tcp_info.
 	info, e := option(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	return byte(info), e
 }
 
-// cookie says which network namespace a socket is of; 0: it is none.
+// cookie identifies the network namespace of a socket. 0: it is no socket.
 func cookie(fd sys.FD) (v uint64) {
 	n := uint32(8)
 	_, _, _ = syscall.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_NETNS_COOKIE,
@@ -218,7 +218,7 @@ func cookie(fd sys.FD) (v uint64) {
 	return v
 }
 
-// sandboxed reports whether a socket is of the sandbox's network namespace.
+// sandboxed reports whether a socket belongs to the sandbox's network namespace.
 func (b *Broker) sandboxed(fd sys.FD) bool { return cookie(fd) == b.cookie }
 
 // inside reports whether an address is the sandbox's own.

@@ -15,8 +15,8 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// A registration is a socket in an epoll instance, under the number that the caller
-// has for it.
+// A registration is a socket in an epoll instance, under the caller's descriptor
+// number.
 type registration struct {
 	instance sys.FD
 	number   int
@@ -24,8 +24,8 @@ type registration struct {
 	event    unix.EpollEvent
 }
 
-// move registers the fresh socket in the caller's epoll instances where the old one is
-// registered.
+// move replaces the old socket by the fresh one in the caller's epoll
+// instances.
 func (c *call) move(numbers, polls []int) syscall.Errno {
 	if len(polls) == 0 {
 		return 0
@@ -67,10 +67,10 @@ func (c *call) move(numbers, polls []int) syscall.Errno {
 	return swap(found, c.old, c.fresh)
 }
 
-// maxInfo is how much is read of what an epoll instance knows, in bytes: about 80 for each.
+// maxInfo limits how much of an fdinfo file is read, in bytes: a registration has about 80.
 const maxInfo = 16 << 20
 
-// registrations are what is in an epoll instance, as /proc/pid/fdinfo has it.
+// registrations returns the registrations in an epoll instance from /proc/pid/fdinfo.
 func (t *task) registrations(poll int) (all []registration) {
 	var b []byte
 	for size := 16 << 10; size <= maxInfo; size *= 8 {
@@ -97,9 +97,9 @@ func (t *task) registrations(poll int) (all []registration) {
 	return all
 }
 
-// swap replaces old by fresh in epoll instances. The kernel knows a registration by the open file
-// and the number, and the number has to be the caller's. So it is done with a table of descriptors that is nobody
-// else's, on a thread that ends afterwards.
+// swap replaces old by fresh in epoll instances. The kernel identifies a registration by the open file
+// and the number, which has to be the caller's number. So a thread that ends afterwards does it with a
+// descriptor table of its own.
 func swap(regs []registration, old, fresh sys.FD) (e syscall.Errno) {
 	apart(func() { e = swapHere(regs, int(old), int(fresh)) })
 	return e
@@ -138,7 +138,7 @@ func swapHere(regs []registration, old, fresh int) (e syscall.Errno) {
 	return 0
 }
 
-// swapOne does it for one registration.
+// swapOne is swap for one registration.
 func swapOne(instance, old, fresh, number, saved int, event *unix.EpollEvent) (e syscall.Errno) {
 	all, before := ^uint64(0), uint64(0)
 	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&before)), 8, 0, 0)

@@ -13,11 +13,11 @@ import (
 // A coder writes a filter.
 type coder struct{ seccomp.Filter }
 
-// call adds what is done for a system call; body ends with a verdict.
+// call adds the code for a system call; body ends with a verdict.
 func (c *coder) call(nr uint32, body func()) { c.When(seccomp.Equal, nr, body) }
 
-// traps is the filter that has the network's system calls decided by the broker, and
-// decides by itself what can be seen in registers; others are asked of another filter.
+// traps is the filter that sends network calls to the broker, except those that it can
+// decide by registers alone. For other calls, it asks the filter others.
 func traps(others nsexec.Filter) nsexec.Filter {
 	var c coder
 	c.Begin(seccomp.Arch, seccomp.HasX32)
@@ -56,15 +56,15 @@ func traps(others nsexec.Filter) nsexec.Filter {
 	return append(nsexec.Filter(c.Filter), others...)
 }
 
-// allowAll is a filter that lets everything pass.
+// allowAll is a filter that allows everything.
 func allowAll() nsexec.Filter {
 	var c coder
 	c.Allow()
 	return nsexec.Filter(c.Filter)
 }
 
-// socket adds which sockets there are: of the unix and netlink families, and of the IP ones UDP and ICMP
-// echo ones, and TCP ones, which the broker makes.
+// socket adds which sockets are allowed: unix and netlink sockets, and for IP, UDP and ICMP echo
+// sockets, and TCP sockets, which the broker makes.
 func (c *coder) socket() {
 	c.Lower(0)
 	c.When(seccomp.Equal, unix.AF_UNIX, c.Allow)
@@ -114,7 +114,7 @@ var joins = [...]struct {
 	{unix.IPPROTO_IPV6, []uint32{unix.MCAST_JOIN_GROUP, unix.MCAST_JOIN_SOURCE_GROUP}},
 }
 
-// option adds what refused and joins say.
+// option adds the options in refused and joins.
 func (c *coder) option() {
 	for _, j := range joins {
 		c.Lower(1)
@@ -137,7 +137,7 @@ func (c *coder) option() {
 	c.Allow()
 }
 
-// seal is the filter that ends the one exception of traps.
+// seal is the filter that removes the one exception in traps.
 func seal() nsexec.Filter {
 	var c coder
 	c.Nr()

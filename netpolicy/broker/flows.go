@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// idle is for how long nothing may go over a flow.
+// idle is after how long a flow without messages ends.
 const idle = 2 * time.Minute
 
-// A pair is who sends, and where to.
+// A pair is the sender and the destination of messages.
 type pair struct{ client, to netip.AddrPort }
 
-// A flow is one pair's socket on the host, connected to the destination: nobody else can
-// answer.
+// A flow is a pair's socket on the host, connected to the destination, so that nobody else
+// can answer.
 type flow struct {
 	pair
 	conn *net.UDPConn
@@ -29,8 +29,8 @@ type flow struct {
 	used time.Time       // under mu of flows
 }
 
-// flows are those of one relay. The one that was not used for longest makes room for
-// another one.
+// flows are those of one relay. If there are too many, the least recently used one is
+// closed.
 type flows struct {
 	most int
 	// back relays one message to the client, if there is one. It is called with mu held.
@@ -41,7 +41,7 @@ type flows struct {
 	ended sync.WaitGroup
 }
 
-// get returns a flow that is about to be used. Nil: there is none.
+// get returns a flow, which is about to be used. Nil: there is none.
 func (s *flows) get(p pair) *flow {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *flows) get(p pair) *flow {
 	return f
 }
 
-// open makes a flow. Nil: that was not possible.
+// open makes a flow. Nil: that is not possible.
 func (s *flows) open(p pair) *flow {
 	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(p.to))
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *flows) add(f *flow) (evicted *flow) {
 	return evicted
 }
 
-// oldest is the flow that was not used for longest.
+// oldest is the least recently used flow.
 func (s *flows) oldest() (oldest *flow) {
 	for _, f := range s.all {
 		if oldest == nil || f.used.Before(oldest.used) {
@@ -97,7 +97,7 @@ func (s *flows) oldest() (oldest *flow) {
 	return oldest
 }
 
-// answer relays what comes back over a flow, as long as it is used.
+// answer relays the answers that come over a flow, until it is idle.
 func (s *flows) answer(f *flow) {
 	defer func() {
 		_ = f.conn.Close()
@@ -128,7 +128,7 @@ func (s *flows) answer(f *flow) {
 	}
 }
 
-// end ends all flows. None is opened meanwhile, or later.
+// end ends all flows. No flow may be opened meanwhile or later.
 func (s *flows) end() {
 	s.mu.Lock()
 	all := slices.Collect(maps.Values(s.all))

@@ -12,10 +12,10 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// What kcmp(2) tells, where that is refused. A socket has one open file, so its inode says whether two descriptors are
-// the same one.
+// What to do if kcmp(2) is refused. A socket has one open file, so its inode says whether two descriptors are the same
+// socket.
 
-// link is what /proc says that a descriptor of the task is: "socket:[4711]". Empty: it is none.
+// link is the target of a descriptor's link in /proc: "socket:[4711]". Empty: there is no such descriptor.
 func (t *task) link(number int) string {
 	var b [64]byte
 	n, err := unix.Readlinkat(int(t.fds), strconv.Itoa(number), b[:])
@@ -25,7 +25,7 @@ func (t *task) link(number int) string {
 	return string(b[:n])
 }
 
-// socketInode is the inode of a descriptor of the task that is a socket; 0: it is none.
+// socketInode is the inode of a socket of the task, by its descriptor. 0: it is no socket.
 func (t *task) socketInode(number int) uint64 {
 	text, ok := strings.CutPrefix(t.link(number), "socket:[")
 	if !ok {
@@ -38,7 +38,7 @@ func (t *task) socketInode(number int) uint64 {
 	return ino
 }
 
-// inode is that of our own descriptor. It is never 0 where that is open.
+// inode is that of a descriptor of this process. It is never 0 for an open one.
 func inode(fd sys.FD) uint64 {
 	var st unix.Stat_t
 	if unix.Fstat(int(fd), &st) != nil {

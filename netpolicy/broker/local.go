@@ -17,9 +17,9 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Unix and netlink sockets where Landlock does not keep the command from connecting TCP: the kernel must not go on with a
-// call whose descriptor may be another one by then. So they are connected here, on our copy of the socket, to our copy
-// of the address, with the path looked up where the caller would look it up.
+// Unix and netlink sockets if Landlock does not keep the command from connecting TCP: the kernel must not continue a
+// call whose descriptor may be another socket by then. So the broker connects its own copy of the socket to its own
+// copy of the address, and looks up the path where the caller would.
 
 // local answers connect(2) of a socket that is no IP one.
 func (c *call) local() (e syscall.Errno, later bool) {
@@ -48,7 +48,8 @@ func (c *call) local() (e syscall.Errno, later bool) {
 	return c.connectUnix(&to, at)
 }
 
-// netlink connects to the kernel. For other places the kernel asks for a privilege, which we have there and the caller does not.
+// netlink connects to the kernel only. Other addresses need a privilege that this process may have and the caller has
+// not.
 func (c *call) netlink() syscall.Errno {
 	const size = 12 // struct sockaddr_nl: family, pid, groups
 	if c.to.family() != unix.AF_NETLINK || c.to.n < size {
@@ -60,7 +61,7 @@ func (c *call) netlink() syscall.Errno {
 	return c.to.connect(int(c.old))
 }
 
-// connectUnix connects without waiting; who waits is a goroutine. It closes at.
+// connectUnix connects without waiting, or starts a goroutine that waits. It closes at.
 func (c *call) connectUnix(to *sockaddr, at sys.FD) (e syscall.Errno, later bool) {
 	waits := c.flags&unix.O_NONBLOCK == 0
 	if waits { // as in itself
@@ -87,7 +88,7 @@ func (c *call) connectUnix(to *sockaddr, at sys.FD) (e syscall.Errno, later bool
 	return e, later
 }
 
-// roomEvery is how often a listener that has no room is asked whether it has.
+// roomEvery is how often a connect to a listener with a full queue is tried again.
 const roomEvery = 5 * time.Millisecond
 
 // again connects until the listener has room, or nobody waits any more.
@@ -110,7 +111,7 @@ func (c *call) again(to *sockaddr) syscall.Errno {
 	}
 }
 
-// setPath makes a a path.
+// setPath makes the address a path.
 func (a *sockaddr) setPath(path string) {
 	a.n = 2 + copy(a.b[2:], path)
 	a.b[a.n] = 0
@@ -180,7 +181,7 @@ func (c *call) lookUp(root, cwd sys.FD, path string) (int, error) {
 	return sys.Openat2(int(root), path, unix.O_PATH, 0, unix.RESOLVE_IN_ROOT|unix.RESOLVE_NO_MAGICLINKS)
 }
 
-// ours reports whether the task may do with files what we may without privileges.
+// ours reports whether the task has the same access to files as this process has without privileges.
 func (t *task) ours() bool {
 	var b [4096]byte
 	status := t.file("status", b[:])
@@ -194,7 +195,7 @@ func (t *task) ours() bool {
 	return last("Uid:") == strconv.Itoa(os.Geteuid()) && last("Gid:") == strconv.Itoa(os.Getegid())
 }
 
-// plainly does something with the rights of a user alone: root's command has no capabilities outside of its sandbox.
+// plainly calls f without capabilities, because root's command has none outside its sandbox.
 func plainly(f func() syscall.Errno) (e syscall.Errno) {
 	if os.Geteuid() != 0 {
 		return f()

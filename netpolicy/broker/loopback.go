@@ -22,8 +22,8 @@ const MaxLocalUDP = 16
 // maxLocalFlows is how many clients one of them has at once.
 const maxLocalFlows = 128
 
-// A local is a UDP port of the host's loopback device that the sandbox has under the same
-// address on its own, where a socket of its own stands for it. Each client is a flow.
+// A local is a UDP port of the host's loopback device. The sandbox has a socket with the same
+// address on its own loopback device, which stands for it. Each client is a flow.
 type local struct {
 	b     *Broker
 	to    netip.AddrPort
@@ -32,7 +32,7 @@ type local struct {
 	out   [64 << 10]byte // one message on its way back, under mu of flows
 }
 
-// localPorts are those of some that there can be: each once.
+// localPorts returns the ports that are possible on this machine, each once.
 func localPorts(ports []netip.AddrPort) (list []netip.AddrPort) {
 	for _, at := range ports {
 		if !slices.Contains(list, at) && (at.Addr().Is4() || supports(unix.AF_INET6)) {
@@ -42,7 +42,7 @@ func localPorts(ports []netip.AddrPort) (list []netip.AddrPort) {
 	return list
 }
 
-// localSocket is what stands for a port inside.
+// localSocket is the socket inside that stands for a port.
 func localSocket(at netip.AddrPort) sandbox.Socket {
 	family, addr := uint16(unix.AF_INET), make([]byte, unix.SizeofSockaddrInet4)
 	if at.Addr().Is4() {
@@ -83,7 +83,7 @@ func (l *local) run() {
 			return
 		}
 		if err != nil {
-			continue // of a message that was sent before, and could not be delivered
+			continue // the error of an earlier message that could not be delivered
 		}
 		p := pair{client, l.to}
 		f := l.flows.get(p)

@@ -15,7 +15,7 @@ import (
 func option(fd sys.FD, level, name int) (v int, e syscall.Errno) {
 	var value int32
 	n := uint32(4)
-	// Some of them are read under the socket's lock, which a thread of the caller can have: the scheduler is told.
+	// Some are read under the socket's lock, which a thread of the caller can hold, so the Go scheduler has to know.
 	_, _, e = syscall.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), uintptr(level), uintptr(name),
 		uintptr(unsafe.Pointer(&value)), uintptr(unsafe.Pointer(&n)), 0)
 	return int(value), e
@@ -35,7 +35,7 @@ func fcntl(fd sys.FD, command, arg int) (int, syscall.Errno) {
 // A setting is a socket option that programs set before they connect or listen.
 type setting struct{ level, name int }
 
-// settings are the numbers among them: those for IPv4 first, then those for IPv6.
+// settings are those that are numbers: first those for IPv4, then those for IPv6.
 var settings = [...]setting{
 	{unix.SOL_SOCKET, unix.SO_REUSEADDR},
 	{unix.SOL_SOCKET, unix.SO_REUSEPORT},
@@ -79,10 +79,10 @@ var settings = [...]setting{
 	{unix.IPPROTO_IPV6, unix.IPV6_FREEBIND},
 }
 
-// settings4 is how many of settings there are for IPv4.
+// settings4 is the number of settings for IPv4.
 const settings4 = 36
 
-// usual are the values that nobody has set.
+// usual are the values of new sockets.
 type usual struct {
 	v     [len(settings)]int
 	known bool
@@ -138,7 +138,7 @@ func (c *call) copyOptions() syscall.Errno {
 			setOption(fresh, o.level, o.name, v)
 		}
 	}
-	// Their sizes change by themselves unless they were set; since Linux 5.15 the kernel tells.
+	// The kernel changes these sizes unless they were set; since Linux 5.15, it says whether they were.
 	if set, e := option(old, unix.SOL_SOCKET, unix.SO_BUF_LOCK); e == 0 {
 		for _, o := range [...]struct{ bit, name int }{{sndbufLock, unix.SO_SNDBUF}, {rcvbufLock, unix.SO_RCVBUF}} {
 			if v, e := option(old, unix.SOL_SOCKET, o.name); e == 0 && set&o.bit != 0 {
@@ -159,7 +159,7 @@ const (
 	rcvbufLock = 2
 )
 
-// copyBytes copies an option that is not a number, if it is not as usual.
+// copyBytes copies an option that is not a number, if it was set.
 func copyBytes(old, fresh sys.FD, level, name int, usual [16]byte) {
 	if v, n, e := bytesOption(old, level, name); e == 0 && v != usual {
 		_, _, _ = syscall.Syscall6(unix.SYS_SETSOCKOPT, uintptr(fresh), uintptr(level), uintptr(name),

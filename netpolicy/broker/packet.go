@@ -10,7 +10,7 @@ import (
 )
 
 // Packets of the sandbox's link: an Ethernet header, IPv4 or IPv6, and UDP. All of it is
-// hostile. Checksums of what comes are not looked at: its kernel leaves them to a device.
+// hostile. Checksums of incoming packets are ignored: the kernel leaves them to the device.
 
 const (
 	etherSize   = 14
@@ -26,7 +26,7 @@ const (
 	noPort6     = 4
 )
 
-// A datagram is what was understood of a packet.
+// A datagram is a parsed packet.
 type datagram struct {
 	from, to netip.AddrPort // ports are 0 where it is not UDP
 	protocol uint8
@@ -34,7 +34,7 @@ type datagram struct {
 	ip       []byte // the packet, from its IP header on
 }
 
-// parse understands a frame. Not ok: it is not a whole IP packet, or a fragment.
+// parse parses a frame. Not ok: it is not a whole IP packet, or it is a fragment.
 func parse(frame []byte) (d datagram, ok bool) {
 	if len(frame) < etherSize {
 		return d, false
@@ -78,7 +78,7 @@ func (d *datagram) parse4() (body []byte, ok bool) {
 	return d.ip[header:], true
 }
 
-// parse6 takes no extension headers: what has some is not UDP, and is not relayed.
+// parse6 accepts no extension headers: a packet with one counts as not UDP, and is not relayed.
 func (d *datagram) parse6() (body []byte, ok bool) {
 	p := d.ip
 	if len(p) < ip6Size || p[0]>>4 != 6 {
@@ -94,7 +94,7 @@ func (d *datagram) parse6() (body []byte, ok bool) {
 	return d.ip[ip6Size:], true
 }
 
-// headers is how many bytes come before the payload in a frame.
+// headers is the number of bytes before the payload in a frame.
 func headers(a netip.Addr) int {
 	if a.Is4() {
 		return etherSize + ip4Size + udpSize
@@ -102,8 +102,8 @@ func headers(a netip.Addr) int {
 	return etherSize + ip6Size + udpSize
 }
 
-// udp writes the headers of a message whose payload is in frame already, behind
-// them.
+// udp writes the headers of a message into frame, which has the payload
+// already.
 func udp(frame []byte, from, to netip.AddrPort) {
 	segment := frame[headers(to.Addr())-udpSize:]
 	binary.BigEndian.PutUint16(segment, from.Port())
@@ -118,7 +118,7 @@ func udp(frame []byte, from, to netip.AddrPort) {
 	binary.BigEndian.PutUint16(segment[6:], sum)
 }
 
-// unreachable is the frame that tells the sender of d that nobody is there.
+// unreachable is a frame with the ICMP error for the sender of d.
 func unreachable(d *datagram) []byte {
 	from, to := d.to.Addr(), d.from.Addr()
 	quoted := d.ip[:min(len(d.ip), 512)]

@@ -45,7 +45,7 @@ func (b *Broker) unpublish() {
 	}
 }
 
-// servePublished begins to connect who comes to a published port with the sandbox.
+// servePublished begins to connect clients of published ports to the sandbox.
 func (b *Broker) servePublished() {
 	for _, p := range b.published {
 		b.running.Go(func() { b.accept(p) })
@@ -86,10 +86,10 @@ func (b *Broker) accept(p published) {
 	running.Wait()
 }
 
-// acceptAgain is how long nobody is accepted after that failed.
+// acceptAgain is the pause after accept(2) failed.
 const acceptAgain = 50 * time.Millisecond
 
-// join copies both ways until both ends have ended.
+// join copies data in both directions until both ends are closed.
 func join(a, b *net.TCPConn) {
 	var both sync.WaitGroup
 	for _, way := range [...][2]*net.TCPConn{{a, b}, {b, a}} {
@@ -108,7 +108,7 @@ type conns struct {
 	closed bool
 }
 
-// add adds a connection, or closes it, when all are.
+// add adds a connection, or closes it if all were closed.
 func (c *conns) add(conn net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,7 +136,7 @@ func (c *conns) closeAll() {
 	}
 }
 
-// dialInside connects to a port of the sandbox, by IPv4 and else by IPv6.
+// dialInside connects to a port of the sandbox, by IPv4, or if that fails, by IPv6.
 func (b *Broker) dialInside(port uint16) (c net.Conn, err error) {
 	for _, s := range b.seeds {
 		if c, err = s.dial(port); err == nil {

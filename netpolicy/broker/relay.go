@@ -16,7 +16,7 @@ import (
 // maxFlows is how many flows a relay has at once.
 const maxFlows = 1024
 
-// A relay takes the UDP messages that come over a sandbox's link to the host's network and
+// A relay sends the UDP messages from a sandbox's link to the host's network, and the answers
 // back. Each pair of client and destination is a flow.
 type relay struct {
 	b     *Broker
@@ -49,7 +49,7 @@ func (r *relay) run() {
 	r.flows.end()
 }
 
-// send relays a message of the sandbox, or says that it cannot be.
+// send relays a message of the sandbox, or answers that it cannot.
 func (r *relay) send(d *datagram) {
 	if d.protocol == unix.IPPROTO_ICMP || d.protocol == unix.IPPROTO_ICMPV6 || d.to.Addr().IsMulticast() {
 		return
@@ -71,8 +71,8 @@ func (r *relay) send(d *datagram) {
 
 func (r *relay) refuse(d *datagram) { _, _ = r.link.Write(unreachable(d)) }
 
-// flow is the flow that a message belongs to; nil if it must not be. An existing one was
-// allowed, and stays.
+// flow returns the flow of a message. Nil: it is not allowed. An existing flow was allowed, and
+// stays so.
 func (r *relay) flow(d *datagram) *flow {
 	p := pair{d.from, d.to}
 	f := r.flows.get(p)
@@ -106,7 +106,7 @@ func (r *relay) back(f *flow, fd int) bool {
 	return true
 }
 
-// quote is the beginning of a message of the flow, as an ICMP error has it.
+// quote is the beginning of a message of the flow, for an ICMP error.
 func (f *flow) quote() []byte {
 	frame := make([]byte, headers(f.client.Addr()))
 	udp(frame, f.client, f.to)
@@ -158,7 +158,7 @@ func (b *Broker) openLink() error {
 	return nil
 }
 
-// talk sends messages to rtnetlink(7), which answers only errors, and at once.
+// talk sends messages to rtnetlink(7), which answers only with errors, and at once.
 func talk(f *os.File, messages []byte) error {
 	fd := int(f.Fd())
 	if _, err := unix.Write(fd, messages); err != nil {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// replace puts the fresh socket where the caller's old one is: under all numbers that
-// the caller has for it, and in all epoll instances in which it is.
+// replace puts the fresh socket in the place of the caller's old one: under all its
+// descriptor numbers, and in all its epoll instances.
 func (c *call) replace() syscall.Errno {
 	if _, e := fcntl(c.fresh, unix.F_SETFL, c.flags); e != 0 {
 		return e
@@ -34,7 +34,7 @@ func (c *call) replace() syscall.Errno {
 	}
 	for _, number := range numbers {
 		if !c.same(number) {
-			// Another thread has closed it, and what has the number now is something else.
+			// Another thread closed it, and the number is something else now.
 			if number == c.number {
 				return syscall.EBADF
 			}
@@ -47,8 +47,8 @@ func (c *call) replace() syscall.Errno {
 	return 0
 }
 
-// find looks through the caller's descriptors for the old socket, and for epoll instances in
-// which it is registered.
+// find searches the caller's descriptors for the old socket, and for epoll instances in which
+// it is registered.
 func (c *call) find() (numbers, polls []int, e syscall.Errno) {
 	var small [64]int
 	others := small[:0]
@@ -65,9 +65,9 @@ func (c *call) find() (numbers, polls []int, e syscall.Errno) {
 	return numbers, polls, e
 }
 
-// try finds out by trying which of the lowest numbers are the caller's descriptors, which is
-// faster than to list them where there are few and all of them are low. It reports whether it
-// has found all: not where other threads may open and close some meanwhile.
+// try finds the caller's descriptors by trying the lowest numbers, which is faster than listing
+// them if they are few and low. It reports whether it found all, which it cannot know if other
+// threads may open and close some meanwhile.
 func (c *call) try(others []int) (numbers, rest []int, ok bool) {
 	left := c.task.open()
 	if left > cap(others) || !c.b.kcmp || !c.task.alone() {
@@ -101,8 +101,8 @@ func (c *call) list(others []int) (numbers, rest []int, e syscall.Errno) {
 	}
 	var entries [4096]byte
 	for {
-		// A signal for us, such as the Go runtime's, ends a reading early: what is behind it
-		// comes with the next one, until there is nothing.
+		// A signal for this process, such as the Go runtime's, ends a read early. The next read
+		// returns the rest, until there is nothing.
 		n, err := unix.Getdents(dir, entries[:])
 		if err != nil {
 			return nil, nil, err.(syscall.Errno)
@@ -131,12 +131,12 @@ func (c *call) list(others []int) (numbers, rest []int, e syscall.Errno) {
 	}
 }
 
-// maxSame is how many numbers a socket, and how many epoll instances, registrations of a
-// socket and of a number in one are dealt with: beyond that nobody but an attacker goes.
+// maxSame limits the numbers of a socket, its epoll instances, and the registrations of a
+// socket and of a number in one. Only an attacker has more.
 const maxSame = 64
 
-// gone reports whether nobody waits for the answer any more. The caller can have as many
-// descriptors as there may be, so what looks at all of them asks now and then.
+// gone reports whether nobody waits for the answer any more. A caller can have very many
+// descriptors, so a search through them asks now and then.
 func (c *call) gone(step int) bool {
 	return step%256 == 255 && (c.b.ending() || !c.l.Valid(c.id))
 }
@@ -150,7 +150,7 @@ func (c *call) same(number int) bool {
 	return e == 0 && order == 0
 }
 
-// polls finds the epoll instances among the caller's descriptors that know the old socket by
+// polls finds the epoll instances among the caller's descriptors that have the old socket under
 // one of its numbers, each once.
 func (c *call) polls(among, numbers []int) (polls []int, e syscall.Errno) {
 	for i, poll := range among {
@@ -176,15 +176,15 @@ func (c *call) polls(among, numbers []int) (polls []int, e syscall.Errno) {
 	return polls, 0
 }
 
-// registered reports whether a descriptor of the caller is an epoll instance that knows the
-// old socket by one of the numbers.
+// registered reports whether a descriptor of the caller is an epoll instance that has the old
+// socket under one of the numbers.
 func (c *call) registered(poll int, numbers []int) (bool, syscall.Errno) {
 	if !c.b.kcmp {
 		return c.listed(poll, numbers), 0
 	}
 	for _, number := range numbers {
 		slot := struct{ poll, number, skip uint32 }{uint32(poll), uint32(number), 0}
-		// What had the number before may still be there.
+		// An earlier file with that number may still be registered.
 		for ; ; slot.skip++ {
 			order, e := c.compare(kcmpRegistration, uintptr(unsafe.Pointer(&slot)))
 			if e == syscall.ENOENT {
@@ -210,7 +210,7 @@ const (
 	kcmpRegistration = 7
 )
 
-// compare compares the old socket with something of the caller's, see kcmp(2).
+// compare compares the old socket with a file of the caller, see kcmp(2).
 //
 //go:uintptrescapes
 func (c *call) compare(kind, with uintptr) (order uintptr, e syscall.Errno) {

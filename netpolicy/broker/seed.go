@@ -13,17 +13,17 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// A seed makes sockets in the sandbox's network namespace, in which nobody outside can make
-// any. It has two of one family that the sandbox made before the command ran: one listens for a moment,
-// the other connects to it, and what is accepted is a socket of that namespace too, which after a
-// disconnect is like new.
+// A seed makes sockets in the sandbox's network namespace, where a process outside cannot make
+// any. It has two sockets of one family, which the sandbox made before the command ran. One listens for
+// a moment, and the other connects to it. The accepted socket belongs to that namespace, too, and is
+// like new after a disconnect.
 type seed struct {
 	mu               sync.Mutex
 	domain           int
 	socket, listener int
 }
 
-// seedSockets are what the sandbox makes for a seed.
+// seedSockets are the sockets that the sandbox makes for a seed.
 func seedSockets(domain int) []sandbox.Socket {
 	s := sandbox.Socket{Domain: domain, Type: unix.SOCK_STREAM}
 	return []sandbox.Socket{s, s}
@@ -39,7 +39,7 @@ func (s *seed) start(socket, listener int) error {
 	return err
 }
 
-// make makes a TCP socket, which does not wait.
+// make makes a TCP socket with O_NONBLOCK.
 func (s *seed) make() (sys.FD, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +88,7 @@ func (s *seed) make() (sys.FD, error) {
 	}
 }
 
-// seedBacklog is more than one, for the command may be there first.
+// seedBacklog is more than one, because the command may connect first.
 const seedBacklog = 16
 
 // loopback is a port of the loopback device.
@@ -109,7 +109,7 @@ func portOf(a unix.Sockaddr) int {
 	return -1
 }
 
-// dial is connect(2) on a socket that does not wait, with waiting.
+// dial connects a socket with O_NONBLOCK, and waits for the result.
 func dial(fd int, to unix.Sockaddr) error {
 	err := unix.Connect(fd, to)
 	if err != unix.EINPROGRESS {
@@ -139,10 +139,10 @@ func ready(fd int, event int16) error {
 	return err
 }
 
-// insidePatience is how long a connect inside may take, where nothing but the command is in the way.
+// insidePatience is how long a connect inside may take; only the command can delay it.
 const insidePatience = time.Second
 
-// disconnect makes a TCP socket one that was never connected.
+// disconnect makes a TCP socket as if it had never been connected.
 func disconnect(fd int) error {
 	var a sockaddr
 	a.n = 16 // AF_UNSPEC

@@ -16,11 +16,11 @@ const (
 	maxMessages   = 1024 // UIO_MAXIOV
 )
 
-// Messages with an address of their own are only looked at here, so that what is
-// denied fails at once and in words. That a caller can change the address afterwards
-// does not matter: no host socket that could send anywhere is ever in the sandbox,
-// what leaves is looked at again by the relay, and what would be a connect (MSG_FASTOPEN) is
-// seen in a register.
+// Messages with an address of their own are only checked here, so that denied ones fail
+// at once, with an error. It does not matter if the caller changes the address
+// afterwards: the sandbox never has a host socket that could send anywhere, the relay
+// checks what leaves again, and a message that would be a connect (MSG_FASTOPEN) is visible
+// in a register.
 
 // Programs give connected TCP sockets an address too, which the kernel ignores.
 
@@ -30,7 +30,7 @@ func (s *server) sendTo(n *notify.Notification) {
 	s.verdict(n, a.read(n.PID, n.Args[4], n.Args[5]), &a)
 }
 
-// verdict answers for an address that was read.
+// verdict answers a call after its address was read.
 func (s *server) verdict(n *notify.Notification, e syscall.Errno, a *sockaddr) {
 	switch {
 	case e != 0:
@@ -62,7 +62,8 @@ func (s *server) maySend(n *notify.Notification, a *sockaddr) syscall.Errno {
 	return s.b.open()
 }
 
-// ofTCP reports whether a call is on a TCP socket. What else is under the number when the kernel does it goes to the relay.
+// ofTCP reports whether a call is on a TCP socket. If the number is another socket by the time of the call, the relay
+// decides.
 func (s *server) ofTCP(n *notify.Notification) bool {
 	c, e := s.begin(n)
 	if c == nil {
@@ -72,7 +73,7 @@ func (s *server) ofTCP(n *notify.Notification) bool {
 	return e == 0 && c.tcpip()
 }
 
-// sendMessages answers sendmsg(2) and sendmmsg(2). Of several all must be allowed.
+// sendMessages answers sendmsg(2) and sendmmsg(2). If there are several messages, all must be allowed.
 func (s *server) sendMessages(n *notify.Notification, count, size int) {
 	headers := make([]byte, count*size)
 	if e := notify.ReadMemory(n.PID, uintptr(n.Args[1]), headers); e != 0 {

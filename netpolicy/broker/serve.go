@@ -26,11 +26,11 @@ type server struct {
 	usual [4]usual // see call.usual
 }
 
-// maxTasks is how many callers are remembered.
+// maxTasks is how many callers a server remembers.
 const maxTasks = 16
 
-// copy is a copy of a caller's descriptor, and the caller, which stays the server's. The caller's
-// notification has to be valid after it: else its number may be somebody else's by now.
+// copy returns a copy of a caller's descriptor, and the caller, which belongs to the server. Check
+// afterwards that the notification is still valid: else the process id may be somebody else's.
 func (s *server) copy(pid uint32, number int) (*task, sys.FD, syscall.Errno) {
 	if t := s.tasks[pid]; t != nil {
 		fd, e := t.copy(number)
@@ -76,7 +76,7 @@ func (s *server) serve() {
 	}
 }
 
-// here says which network namespace this thread is in; 0: it cannot be told.
+// here identifies the network namespace of this thread. 0: unknown.
 func here() uint64 {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -87,7 +87,7 @@ func here() uint64 {
 	return cookie(s)
 }
 
-// handle answers one system call, or has somebody answer it who has time.
+// handle answers one system call, or starts a goroutine that does.
 func (s *server) handle() {
 	n := &s.n
 	switch n.NR {
@@ -115,5 +115,5 @@ func (s *server) handle() {
 	}
 }
 
-// refuse answers where nobody knows what it is about.
+// refuse answers calls that nobody handles.
 func refuse(l notify.Listener, n *notify.Notification) { l.Answer(n.ID, syscall.ENOSYS) }

@@ -12,10 +12,10 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// socket answers socket(2) for a TCP socket: with one of the host's network, for that is where most
-// connect to. What is used inside of the sandbox gets one of the sandbox in its place, in connect,
-// bind and listen. Where the last one was used inside this one will be too, and the kernel
-// makes it there.
+// socket answers socket(2) for TCP with a socket of the host's network, because most connect there.
+// If it is used inside the sandbox, connect, bind and listen replace it by one of the sandbox. If
+// the last socket was used inside, this one probably will be, too, and the kernel makes it
+// there.
 func (s *server) socket(n *notify.Notification) {
 	if s.inward {
 		s.l.Proceed(n.ID)
@@ -34,7 +34,7 @@ func (s *server) socket(n *notify.Notification) {
 	}
 }
 
-// listen answers listen(2): on our copy, and never on a socket of the host's network.
+// listen answers listen(2): on its own copy, and never on a socket of the host's network.
 func (s *server) listen(n *notify.Notification) {
 	c, e := s.begin(n)
 	if c == nil {
@@ -68,8 +68,8 @@ func (c *call) listen(backlog uint64) syscall.Errno {
 // maxJoin is the size of struct group_source_req.
 const maxJoin = 264
 
-// join answers setsockopt(2) for what is in joins: on our copies of the socket and of the value, and never on a
-// socket of the host's network.
+// join answers setsockopt(2) for the options in joins: on its own copies of the socket and of the value, and never
+// on a socket of the host's network.
 func (s *server) join(n *notify.Notification) {
 	var value [maxJoin]byte
 	size := min(int(int32(n.Args[4])), maxJoin)
@@ -97,8 +97,8 @@ func (s *server) join(n *notify.Notification) {
 	c.l.Answer(c.id, e)
 }
 
-// bring brings a TCP socket of another network than the sandbox's, which is not connected, into it. What
-// is connected stays where it is: bind(2) and listen(2) fail with it.
+// bring replaces a TCP socket of another network by one of the sandbox, unless it is connected. bind(2)
+// and listen(2) fail on a connected one.
 func (c *call) bring() syscall.Errno {
 	if !c.tcpip() || c.b.sandboxed(c.old) {
 		return 0
@@ -113,7 +113,7 @@ func (c *call) bring() syscall.Errno {
 	return c.replace()
 }
 
-// make makes the socket that takes the place of the caller's old one.
+// make makes the socket that replaces the caller's old one.
 func (c *call) make(inward bool) (e syscall.Errno) {
 	if c.fresh, e = c.plain(inward); e != 0 {
 		return e
@@ -121,7 +121,7 @@ func (c *call) make(inward bool) (e syscall.Errno) {
 	return c.copyOptions()
 }
 
-// plain makes a socket like the caller's, on which nothing was set, and which does not wait.
+// plain makes a socket of the caller's kind with the default options and O_NONBLOCK.
 func (c *call) plain(inward bool) (sys.FD, syscall.Errno) {
 	if !inward {
 		fd, err := unix.Socket(c.domain, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_TCP)

@@ -29,8 +29,8 @@ type task struct {
 	infoOf int
 }
 
-// openTask opens a caller. It may have ended: what is then found belongs to somebody else, so
-// the caller's notification has to be valid after it.
+// openTask opens a caller. The caller may have ended, and the number may be another process, so
+// check afterwards that the notification is still valid.
 func openTask(pid uint32) (*task, syscall.Errno) {
 	t := &task{pid: pid, pidfd: sys.None, proc: sys.None, fds: sys.None, group: sys.None, info: sys.None}
 	fd, err := unix.PidfdOpen(int(pid), pidfdThread)
@@ -48,7 +48,7 @@ func openTask(pid uint32) (*task, syscall.Errno) {
 	return t, 0
 }
 
-// look opens the task's directory in /proc, for what needs it; as openTask does.
+// look opens the task's directory in /proc. Check the notification afterwards, as after openTask.
 func (t *task) look() syscall.Errno {
 	if t.group != sys.None {
 		return 0
@@ -121,7 +121,7 @@ func (t *task) file(name string, b []byte) []byte {
 	return b[:n]
 }
 
-// field is a line of a file of /proc, without its name; nil if it is not there.
+// field returns the value in the line of a file of /proc that begins with name. Nil: there is none.
 func field(b []byte, name string) []byte {
 	for line := range bytes.Lines(b) {
 		if v, ok := bytes.CutPrefix(line, []byte(name)); ok {
@@ -131,13 +131,13 @@ func field(b []byte, name string) []byte {
 	return nil
 }
 
-// number is a field that is a number; 0 where it is none.
+// number is a field that is a number. 0: it is none.
 func number(b []byte, name string, base int) uint64 {
 	n, _ := strconv.ParseUint(string(field(b, name)), base, 64)
 	return n
 }
 
-// leader is the number of the task's process.
+// leader is the id of the task's process.
 func (t *task) leader() int {
 	var b [4096]byte
 	return int(number(t.file("status", b[:]), "Tgid:", 10))
@@ -151,7 +151,7 @@ func (t *task) signalled() bool {
 	return pending&number(status, "SigCgt:", 16)&^number(status, "SigBlk:", 16) != 0
 }
 
-// open is how many descriptors the task has; 0: the kernel does not tell, before Linux 6.2.
+// open is how many descriptors the task has. 0: unknown, before Linux 6.2.
 func (t *task) open() int {
 	var st unix.Stat_t
 	if unix.Fstat(int(t.fds), &st) != nil {
@@ -160,8 +160,8 @@ func (t *task) open() int {
 	return int(st.Size)
 }
 
-// alone reports whether the task is the only thread of its process: then nobody changes its
-// descriptors as long as it waits, but a process that was made to share them.
+// alone reports whether the task is the only thread of its process. Then only a process that
+// shares its descriptors (CLONE_FILES) can change them while it waits.
 func (t *task) alone() bool {
 	var st unix.Stat_t
 	return unix.Fstat(int(t.group), &st) == nil && st.Nlink == 2+1
@@ -173,7 +173,7 @@ func (t *task) cloexec(fd int) bool {
 	if n := t.readInfo(fd, b[:]); n > 0 {
 		return number(b[:n], "flags:", 8)&unix.O_CLOEXEC != 0
 	}
-	// The thread that the file was opened for may be gone, and this one have its number.
+	// The file may belong to an earlier thread with the same number.
 	t.info.Close()
 	t.infoOf = fd
 	info, err := unix.Openat(int(t.proc), "fdinfo/"+strconv.Itoa(fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -184,7 +184,7 @@ func (t *task) cloexec(fd int) bool {
 	return number(b[:t.readInfo(fd, b[:])], "flags:", 8)&unix.O_CLOEXEC != 0
 }
 
-// readInfo reads the file that was opened last, if it is that of the descriptor.
+// readInfo reads the file that was opened last, if it is about this descriptor.
 func (t *task) readInfo(fd int, b []byte) int {
 	if t.info == sys.None || t.infoOf != fd {
 		return 0

@@ -14,16 +14,16 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// How often somebody looks whether a caller that waits for its connection is still
-// there, and whether a signal waits for it.
+// lookEvery is how often a goroutine checks whether a caller still waits for its
+// connection, and whether a signal is pending.
 const lookEvery = 100 * time.Millisecond
 
-// later has a goroutine wait for the end of a connect, for a caller that waits too.
+// later starts a goroutine that waits for the end of a connect.
 func (c *call) later(fd sys.FD) (e syscall.Errno, later bool) {
 	return c.wait(func() syscall.Errno { return c.await(fd) })
 }
 
-// wait has a goroutine wait for an answer, for a caller that waits too.
+// wait starts a goroutine that waits for an answer, for a caller that waits.
 func (c *call) wait(answer func() syscall.Errno) (e syscall.Errno, later bool) {
 	select {
 	case c.b.slow <- struct{}{}:
@@ -31,7 +31,7 @@ func (c *call) wait(answer func() syscall.Errno) (e syscall.Errno, later bool) {
 		c.giveUp()
 		return syscall.EAGAIN, false
 	}
-	// The server's may be closed meanwhile.
+	// The server may close its own meanwhile.
 	t, e := openTask(c.task.pid)
 	if e == 0 {
 		if e = t.look(); e != 0 {
@@ -56,7 +56,7 @@ func (c *call) wait(answer func() syscall.Errno) (e syscall.Errno, later bool) {
 	return 0, true
 }
 
-// giveUp ends what later has begun.
+// giveUp ends the connect that later waits for.
 func (c *call) giveUp() {
 	if c.fresh == sys.None {
 		c.restore()
@@ -117,7 +117,7 @@ func (c *call) outcome(fd sys.FD) syscall.Errno {
 	return syscall.Errno(pending)
 }
 
-// settle does what is left when a connect has ended; e is how.
+// settle does the rest after a connect ended with the error e.
 func (c *call) settle(fd sys.FD, e syscall.Errno) syscall.Errno {
 	switch e {
 	case syscall.EINPROGRESS:
@@ -133,7 +133,7 @@ func (c *call) settle(fd sys.FD, e syscall.Errno) syscall.Errno {
 	return e
 }
 
-// timeout is how long the caller wants to wait; 0: as long as it takes.
+// timeout is how long the caller wants to wait. 0: without a limit.
 func (c *call) timeout() time.Duration {
 	tv, err := unix.GetsockoptTimeval(int(c.old), unix.SOL_SOCKET, unix.SO_SNDTIMEO)
 	if err != nil {
@@ -142,7 +142,7 @@ func (c *call) timeout() time.Duration {
 	return time.Duration(tv.Nano())
 }
 
-// connected reports whether a connect has ended, well or not.
+// connected reports whether a connect has ended, with success or an error.
 func connected(fd int) bool {
 	p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
 	n, err := unix.Poll(p[:], 0)
