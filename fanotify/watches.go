@@ -17,11 +17,11 @@ import (
 
 // watches is the engine Inotify: each directory has a watch, through fsnotify.
 //
-// fsnotify knows watches by their paths, and follows links. So every directory is held
+// fsnotify identifies watches by their paths, and follows links. So every directory is held
 // open, and its path is that of its descriptor in /proc: nobody can put something else
-// there, and it stays right when the directory is renamed. What fsnotify does not tell is
-// found out: what is a directory by opening it; the other name of what was renamed in the
-// text of the event, the only place where it has it.
+// there, and it stays valid when the directory is renamed. fsnotify does not say whether
+// something is a directory: opening it tells. It has the old name of a renamed object only
+// in the text of the event.
 type watches struct {
 	fs    *fsnotify.Watcher
 	halt  chan struct{} // closed: stop was called
@@ -34,15 +34,15 @@ type watches struct {
 	tops  []*place
 	byFD  map[int]*watch
 	byID  map[id]*watch
-	loose []*watch // are nowhere, unless what is queued says where
+	loose []*watch // have no known place, until a queued event tells it
 
-	// renames are the first halves, by what fsnotify calls the path, of renames of which
-	// the second did not come yet.
+	// renames are the first halves, by fsnotify's name of the path, of renames whose second
+	// half did not come yet.
 	renames map[string]half
-	listed  []*watch // with names that were told and may still be queued
+	listed  []*watch // with names that were reported, and for which events may still be queued
 	dead    []*watch // removed, but events for their descriptors may still be queued
 
-	bar    bar  // for what waits until all that is queued now has come
+	bar    bar  // for what waits until all queued events have come
 	mend   file // the same after an overflow
 	finish file // the same for stop
 
@@ -52,17 +52,17 @@ type watches struct {
 	tasks    []task
 	start    int64  // when the watcher began, nanoseconds since 1970
 	quiet    int64  // when nothing was queued
-	lost     bool   // the queue was full; what comes until mend does is left out
-	rounds   int    // how often, since it was healed
-	scanned  int    // paths of now were told; until this bar, renames of before may come
+	lost     bool   // the queue was full; events until that of mend are ignored
+	rounds   int    // how often it was full, since heal
+	scanned  int    // present paths were reported; until this bar, earlier renames may come
 	holes    bool   // there are directories without a watch
-	denied   bool   // there are some that we may not read
+	denied   bool   // there are some that may not be read
 	restless bool   // there were events since the last rest
-	early    []item // what was wrong before anybody iterated
+	early    []item // errors before the first iteration
 	ending   bool   // stop was noticed
 	sweep    bool
 	swept    bool
-	done     bool         // what is left are tasks
+	done     bool         // only tasks are left
 	check    *time.Ticker // nil until the first event is waited for
 }
 
@@ -71,12 +71,12 @@ type watch struct {
 	place
 	fd     sys.FD // O_PATH
 	id     id
-	listed map[string]struct{} // names that were told because they were found by listing
+	listed map[string]struct{} // names that were reported because they were found by listing
 	names  nameSet
-	batch  int // the serial number of the bar that decides what becomes of it
+	batch  int // the serial number of the bar after which it is forgotten
 }
 
-// id is what a directory is recognised by; while it is held open nothing else has it.
+// An id identifies a directory. While that is held open, nothing else has the id.
 type id struct{ dev, ino uint64 }
 
 // half is the first half of a rename.
@@ -89,15 +89,15 @@ type half struct {
 	batch int
 }
 
-// A file is one that nobody else has. Changing it makes an event that comes when all that was
-// queued before has come.
+// A file is one that nobody else has. Changing it makes an event that comes after all events
+// that were queued before.
 type file struct {
 	fd      sys.FD // a memfd; None until it is needed
 	name    string
 	pending bool // it was changed, and the event did not come: it may be queued, or lost
 }
 
-// bar is a file and what waits for it.
+// A bar is a file, and what waits for its event.
 type bar struct {
 	file
 	serial int   // how often it was changed
@@ -106,8 +106,8 @@ type bar struct {
 	at     int64 // when
 }
 
-// idle is how often it is looked whether a root is still there, which inotify does not tell
-// of a directory that somebody holds open.
+// idle is how often the roots are checked, because inotify does not report the removal of a
+// directory that somebody holds open.
 const idle = 2 * time.Second
 
 func newWatches(roots []root, o Options) (_ *watches, err error) {
@@ -157,7 +157,7 @@ func newWatches(roots []root, o Options) (_ *watches, err error) {
 		w.roots = roots[:i+1]
 		w.tasks = append(w.tasks, task{root: i, place: &d.place, since: never})
 	}
-	// What is there now has to be watched before New returns.
+	// Everything that exists now has to be watched before New returns.
 	w.roots = roots
 	var quiet out
 	for len(w.tasks) > 0 && !w.holes {
@@ -172,8 +172,8 @@ func newWatches(roots []root, o Options) (_ *watches, err error) {
 	return w, nil
 }
 
-// mostWatches is half of the descriptors that the process may have: whoever can make
-// directories must not take all of them.
+// mostWatches is half of the descriptors that the process may have, because somebody who can
+// make directories must not use up all of them.
 func mostWatches() int {
 	var lim unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
@@ -197,9 +197,9 @@ func (w *watches) tell(c chan struct{}) {
 	_, _ = unix.Write(int(w.wake), one[:])
 }
 
-// rest lets events gather in the kernel's queue: fsnotify would read each one by itself as
-// soon as it comes, which takes many times as long. As nobody takes what it has read it
-// waits, and a system call is waited in: a timer of the runtime would make that look for events
+// rest lets events gather in the kernel's queue. Otherwise fsnotify would read each one as soon
+// as it comes, which takes many times as long. fsnotify waits because nobody receives what it has
+// read. rest waits in a system call, because with a timer the runtime would poll for events
 // meanwhile.
 func (w *watches) rest() {
 	fds := [...]unix.PollFd{{Fd: int32(w.wake), Events: unix.POLLIN}}
@@ -224,7 +224,7 @@ func (w *watches) close() {
 	}
 }
 
-// add has d watched.
+// add adds a watch for d.
 func (w *watches) add(d *watch) error {
 	if len(w.byFD)+len(w.dead) >= w.most {
 		return &limitError{unix.EMFILE, "too many directories: raise ulimit -n"}
@@ -259,7 +259,7 @@ func (w *watches) forget(d *watch) {
 	}
 }
 
-// loosen takes d away from where it was. What is queued may say where it is.
+// loosen removes d from its place. A queued event may tell its new one.
 func (w *watches) loosen(d *watch) {
 	w.places.take(&d.place)
 	d.batch = w.bar.serial + 1
@@ -297,7 +297,7 @@ func (w *watches) step(o *out) {
 			w.failed(err, ok, o)
 			return
 		default:
-			runtime.Gosched() // fsnotify may have more in its hand
+			runtime.Gosched() // fsnotify may have read more
 		}
 	}
 	if w.restless && !w.ending {
@@ -341,8 +341,8 @@ func (w *watches) stopping(o *out) {
 	w.send(&w.finish, o)
 }
 
-// send changes a file. The event of an earlier change may still be queued: then it is another
-// file, so that this event is not taken for that one.
+// send changes a file. If the event of an earlier change may still be queued, it takes a new
+// file, so that the two events differ.
 func (w *watches) send(f *file, o *out) {
 	if f.pending {
 		_ = w.fs.Remove(f.name)
@@ -372,7 +372,7 @@ func (w *watches) open(f *file) error {
 	return w.fs.Add(f.name)
 }
 
-// reached is called when the bar's event came: all that was queued at the time has come.
+// reached is called after the event of the bar: all events that were queued before it have come.
 func (w *watches) reached(o *out) {
 	serial := w.bar.serial
 	w.bar.sent = false
@@ -411,13 +411,13 @@ func (w *watches) reached(o *out) {
 	}
 }
 
-// left tells that something was renamed to where nobody watches.
+// left reports that something was renamed to a place that is not watched.
 func (w *watches) left(name string, h half, o *out) {
 	delete(w.renames, name)
 	o.event(Event{Op: Removed, Root: w.roots[h.root].name, Path: h.path, Dir: h.dir, Time: time.Now()})
 }
 
-// end is called when all that was queued at the time of stop has come.
+// end is called when all events that were queued at the time of stop have come.
 func (w *watches) end(o *out) {
 	for name, h := range w.renames {
 		w.left(name, h, o)
@@ -445,9 +445,8 @@ func (w *watches) failed(err error, ok bool, o *out) {
 	}
 }
 
-// overflow is called where the queue was full. What comes from now on is left out until it
-// was emptied once: between these events there are more that were lost, and what they did
-// will be found.
+// overflow is called if the queue was full. Events are ignored until it was emptied once,
+// because others between them were lost. A scan then finds the changes.
 func (w *watches) overflow(o *out) {
 	const most = 8 // whoever goes on filling the queue must not keep us
 	w.lost = true
@@ -458,8 +457,8 @@ func (w *watches) overflow(o *out) {
 	w.send(&w.mend, o)
 }
 
-// heal begins to look for what was lost. It is not quiet then: what is queued still may undo what
-// is found now, and what did it again may get lost.
+// heal begins to scan for what was lost. w.quiet stays, because queued events may undo what the
+// scan finds, and the events that do it again may get lost.
 func (w *watches) heal(o *out) {
 	w.lost, w.rounds = false, 0
 	for _, d := range w.listed {

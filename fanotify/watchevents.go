@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// split takes the path of a descriptor in /proc, and a name in it or none, apart.
+// split splits a path into a descriptor in /proc, and the name in it, if there is one.
 func split(path string) (fd int, name string, ok bool) {
 	path, ok = strings.CutPrefix(path, "/proc/self/fd/")
 	if !ok {
@@ -22,14 +22,14 @@ func split(path string) (fd int, name string, ok bool) {
 	return fd, name, err == nil
 }
 
-// renamedFrom returns what fsnotify says that a new name was before. It is part of
-// the event's text only.
+// renamedFrom returns the old name of a renamed object. fsnotify has it only in the text of
+// the event.
 func renamedFrom(ev fsnotify.Event) string {
 	return cutFrom(ev.String())
 }
 
-// cutFrom: the text is the operation, the quoted name, and where that was renamed an
-// arrow and the quoted old name.
+// cutFrom returns the old name in the text of an event: the operation, the quoted name and,
+// after a rename, an arrow and the quoted old name.
 func cutFrom(text string) string {
 	i := strings.IndexByte(text, '"')
 	if i < 0 {
@@ -50,7 +50,7 @@ func cutFrom(text string) string {
 	return from
 }
 
-// take makes events of one of fsnotify's.
+// take turns an event of fsnotify into events.
 func (w *watches) take(ev fsnotify.Event, ok bool, o *out) {
 	if !ok {
 		o.ended = true
@@ -120,7 +120,7 @@ func (w *watches) take(ev fsnotify.Event, ok bool, o *out) {
 		o.event(tell)
 	case ev.Has(fsnotify.Chmod):
 		if w.denied && kid == nil {
-			// Maybe we may read it now.
+			// It may be readable now.
 			if sub, _ := w.settle(d, name, &out{}); sub != nil {
 				tell.Dir = true
 				w.tasks = append(w.tasks, task{place: &sub.place, all: true})
@@ -131,7 +131,7 @@ func (w *watches) take(ev fsnotify.Event, ok bool, o *out) {
 	}
 }
 
-// self is about what happened to a directory itself.
+// self handles an event about a directory itself.
 func (w *watches) self(d *watch, root int, ev fsnotify.Event, tell Event, o *out) {
 	top := w.tops[root] == &d.place
 	switch {
@@ -153,8 +153,8 @@ func (w *watches) self(d *watch, root int, ev fsnotify.Event, tell Event, o *out
 	}
 }
 
-// exchanged reports whether a rename is the second of two that RENAME_EXCHANGE comes as. By
-// them what was first at the second's new name would be lost.
+// exchanged reports whether a rename is the second of the two that RENAME_EXCHANGE makes.
+// Reported as two renames, one of the objects would seem to be lost.
 func (w *watches) exchanged(root int, from, path string) bool {
 	is := w.before == [2]string{path, from}
 	w.before = [2]string{from, path}
@@ -166,7 +166,7 @@ func (w *watches) exchanged(root int, from, path string) bool {
 	return err == nil
 }
 
-// created is about a name that has come up in a directory.
+// created handles a new name in a directory.
 func (w *watches) created(d *watch, name string, ev fsnotify.Event, tell Event, o *out) {
 	var from half
 	if len(w.renames) > 0 {

@@ -20,8 +20,8 @@ import (
 
 const dbName = "registry.db"
 
-// view calls fn with a transaction that reads. Where there is no database yet fn is not
-// called.
+// view calls fn with a read transaction. If there is no database yet, it does not call
+// fn.
 func (r *Registry) view(fn func(*bbolt.Tx) error) error {
 	if err := r.mergeForReading(); err != nil {
 		return err
@@ -29,7 +29,7 @@ func (r *Registry) view(fn func(*bbolt.Tx) error) error {
 	return r.viewAsIs(fn)
 }
 
-// viewAsIs is view without what is still in the journal.
+// viewAsIs is view without merging the journal.
 func (r *Registry) viewAsIs(fn func(*bbolt.Tx) error) error {
 	r.db.Lock()
 	defer r.db.Unlock()
@@ -66,8 +66,8 @@ func (r *Registry) viewAsIs(fn func(*bbolt.Tx) error) error {
 
 var errOld = errors.New("an older version of nsrun wrote it")
 
-// update takes the journal into the database, and then calls fn, if it is not nil, in the
-// same transaction. When it returns the database is on disk.
+// update merges the journal into the database, and then calls fn, if it is not nil, in the
+// same transaction. When it returns, the database is on disk.
 func (r *Registry) update(fn func(*bbolt.Tx) error) error {
 	r.db.Lock()
 	defer r.db.Unlock()
@@ -97,19 +97,19 @@ func (r *Registry) update(fn func(*bbolt.Tx) error) error {
 	return wrap("write registry", filepath.Join(d.path, dbName), err)
 }
 
-// transact opens the database, calls fn with one transaction, then done if that is on disk
-// and done is not nil, and closes it: so long it is locked.
+// transact opens and locks the database, calls fn in one transaction, calls done, if it is not
+// nil, when the transaction is on disk, and closes the database.
 func (r *Registry) transact(d *dir, write bool, done func() error, fn func(*bbolt.Tx) error) (err error) {
 	var f *os.File
 	var db *bbolt.DB
 	old := debug.SetPanicOnFault(true)
 	defer func() {
 		debug.SetPanicOnFault(old)
-		// bbolt panics where a page is not what it says, and reading a file that
-		// became shorter faults. Then nothing in db can be relied on, not even Close.
+		// bbolt panics if a page is damaged, and reading a file that became shorter
+		// faults. Then nothing in db can be used, not even Close.
 		if p := recover(); p != nil {
 			if f != nil {
-				// The mapping stays, and the lock would with it.
+				// The mapping stays, and would keep the lock.
 				_ = unix.Flock(int(f.Fd()), unix.LOCK_UN)
 				_ = f.Close()
 			}
@@ -148,7 +148,7 @@ func (r *Registry) transact(d *dir, write bool, done func() error, fn func(*bbol
 	return db.View(fn)
 }
 
-// refused tells damage from other reasons for which bbolt does not open a file.
+// refused distinguishes damage from other reasons why bbolt does not open a file.
 func refused(err error) error {
 	for _, e := range []error{boltErrors.ErrInvalid, boltErrors.ErrVersionMismatch, boltErrors.ErrChecksum} {
 		if errors.Is(err, e) {
@@ -158,7 +158,7 @@ func refused(err error) error {
 	return sys.Bare(err)
 }
 
-// openDB opens the file of the database, locks it, and looks at all of it, the first time.
+// openDB opens and locks the file of the database. The first time, it also verifies all of it.
 func (r *Registry) openDB(d *dir, name string, flags int) (_ *os.File, err error) {
 	end := time.Now().Add(r.o.Wait)
 	for {
@@ -181,14 +181,14 @@ func (r *Registry) openDB(d *dir, name string, flags int) (_ *os.File, err error
 		same, err := isAt(d, name, f)
 		if err == nil && same {
 			if made {
-				err = d.sync() // bbolt writes the file; its name is ours to keep
+				err = d.sync() // bbolt flushes the file, but not its name
 			}
 			if err == nil && !r.verified {
 				err = verifyFile(f)
 				r.verified = err == nil
 			}
 			if err == nil && flags&os.O_RDWR == 0 {
-				// Nothing to be read: whoever made it was killed before it had anything.
+				// The process that made it was killed before it wrote anything.
 				if st, serr := f.Stat(); serr == nil && st.Size() == 0 {
 					err = unix.ENOENT
 				}
@@ -217,9 +217,9 @@ func isAt(d *dir, name string, f *os.File) (bool, error) {
 	return st.Dev == have.Dev && st.Ino == have.Ino, err
 }
 
-// lock takes a lock on f (flock(2)), asking again and again until the time is over:
-// a lock that is waited for cannot be given up on. bbolt itself asks every 50 ms, which
-// is longer than a hundred transactions.
+// lock takes a lock on f (flock(2)). It tries again until the time is over, because a
+// blocking call cannot be given up. bbolt itself tries every 50 ms, which is longer than
+// a hundred transactions.
 func lock(f *os.File, how int, end time.Time) error {
 	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 2*time.Millisecond) {
 		err := sys.Retry(func() error { return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) })
@@ -233,7 +233,7 @@ func lock(f *os.File, how int, end time.Time) error {
 	}
 }
 
-// verifyFile maps f for a moment and verifies it.
+// verifyFile maps f and verifies it.
 func verifyFile(f *os.File) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Size == 0 {
@@ -250,8 +250,8 @@ func verifyFile(f *os.File) error {
 	return verify(data)
 }
 
-// mergeForReading takes the journal into the database, so that readers see it. Where that
-// cannot be written readers see what was there before.
+// mergeForReading merges the journal into the database for readers. If the database cannot
+// be written, readers see it without the journal.
 func (r *Registry) mergeForReading() error {
 	err := r.update(nil)
 	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, fs.ErrPermission) {

@@ -19,19 +19,18 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// wasFile and isFile report whether there was, and is, a regular file. A deletion of
-// which nobody said what it was may be one.
+// wasFile and isFile report whether there was, and is, a regular file.
 func (c Change) wasFile() bool { return c.Kind != Added && c.OldMode.IsRegular() }
 func (c Change) isFile() bool  { return c.Kind != Deleted && c.Mode.IsRegular() }
 
 const idLayout = "20060102T150405.000Z"
 
-// newExecution makes an id: ids are in the order of time, to the millisecond.
+// newExecution makes an id. Ids are in order of time, to the millisecond.
 func newExecution(t time.Time) string {
 	return t.UTC().Format(idLayout) + "-" + sys.RandomText(8)
 }
 
-// isExecution reports whether newExecution could have made an id. It is also the name of a directory.
+// isExecution reports whether newExecution could have made the name, which is also that of a directory.
 func isExecution(name string) bool {
 	when, random, ok := strings.Cut(name, "-")
 	if !ok || len(random) != 8 || strings.Trim(random, sys.Letters) != "" {
@@ -58,7 +57,7 @@ func (e *Execution) record() *executionRecord {
 	return rec
 }
 
-// execution is what a record says. temp is where before-versions are.
+// execution returns the Execution of a record. temp is the directory of before-versions.
 func (rec *executionRecord) execution(temp string) Execution {
 	e := Execution{
 		ID: rec.ID, Session: string(rec.Session), Command: plain(rec.Command), Dir: string(rec.Dir), Roots: plain(rec.Roots),
@@ -88,7 +87,7 @@ func (f *Filter) takes(e *Execution) bool {
 			return true
 		}
 	}
-	// What is not listed could be anywhere in the projects.
+	// Changes that are not listed could be anywhere in the projects.
 	if e.More > 0 {
 		for _, root := range e.Roots {
 			if paths.Inside(root, f.Path) {
@@ -99,7 +98,7 @@ func (f *Filter) takes(e *Execution) bool {
 	return false
 }
 
-// idMeans reports whether said means the execution with that id.
+// idMeans reports whether a user's word stands for the execution with this id.
 func idMeans(id, said string) bool {
 	_, random, _ := strings.Cut(id, "-")
 	return id == said || len(said) >= 4 && strings.HasPrefix(random, said)
@@ -124,7 +123,7 @@ func (r *Registry) Executions(f Filter) iter.Seq2[Execution, error] {
 		var before []byte
 		n := 0
 		for {
-			// A part at a time: the database is not kept locked while the caller works.
+			// One part at a time, so that the database is not locked while the caller works.
 			type found struct {
 				e   Execution
 				err error

@@ -21,7 +21,7 @@ func idOf(tx *bbolt.Tx, path string) (uint64, bool) {
 	return binary.BigEndian.Uint64(v), true
 }
 
-// getFile reads a file's record. One that cannot be read is as none.
+// getFile reads a file's record. If it cannot be read, ok is false.
 func getFile(tx *bbolt.Tx, id uint64) (*fileRecord, bool, error) {
 	v := bucket(tx, fileBucket).Get(number(id))
 	if v == nil {
@@ -57,7 +57,7 @@ func backupsOf(tx *bbolt.Tx, id uint64) iter.Seq2[[]byte, backupRecord] {
 		key []byte
 		rec backupRecord
 	}
-	var list []pair // taken down first: the caller may delete
+	var list []pair // complete before the first yield: the caller may delete
 	prefix := number(id)
 	c := bucket(tx, backupBucket).Cursor()
 	for k, v := c.Seek(prefix); len(k) > 8 && string(k[:8]) == string(prefix); k, v = c.Next() {
@@ -75,7 +75,7 @@ func backupsOf(tx *bbolt.Tx, id uint64) iter.Seq2[[]byte, backupRecord] {
 	}
 }
 
-// register gives ids to the paths that have none. It is known afterwards which had one.
+// register returns the id of a path, and gives it one if it has none; known says that it had one.
 func (r *Registry) register(tx *bbolt.Tx, project string, rec *fileRecord) (id uint64, known bool, err error) {
 	if id, known := idOf(tx, string(rec.Path)); known {
 		return id, true, nil
@@ -101,8 +101,8 @@ func (r *Registry) register(tx *bbolt.Tx, project string, rec *fileRecord) (id u
 	return id, false, putFile(tx, id, rec)
 }
 
-// lastCopied is the highest id in the names of backups. A new database begins behind it: one that was lost gave these
-// ids to other files.
+// lastCopied is the highest id in the names of backups. A new database begins with the next one, because a lost
+// database gave these ids to other files.
 func (r *Registry) lastCopied() (last uint64, err error) {
 	edited, err := r.copies(editedName, false)
 	if missing(err) {
@@ -121,7 +121,7 @@ func (r *Registry) lastCopied() (last uint64, err error) {
 	return last, wrap("list", edited.path, err)
 }
 
-// see notes that there is a project.
+// see records that a project exists.
 func see(tx *bbolt.Tx, root string, now time.Time, scanned bool) error {
 	b := bucket(tx, projectBucket)
 	rec := projectRecord{Seen: nanos(now)}
@@ -261,7 +261,7 @@ func (r *Registry) file(tx *bbolt.Tx, id uint64) (File, bool, error) {
 			Size: b.Size, Mode: unbits(b.Mode), Execution: b.Whose, owner: b.Owner,
 		})
 	}
-	// The newest first; days are in order until the century ends.
+	// Newest first. The names of days sort by date until the century ends.
 	for i, j := 0, len(f.Backups)-1; i < j; i, j = i+1, j-1 {
 		f.Backups[i], f.Backups[j] = f.Backups[j], f.Backups[i]
 	}

@@ -17,15 +17,15 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// The journal holds what is not in the database yet. A process that appends holds a shared
-// lock; the one that takes it into the database renames it under an exclusive one, so that
-// nobody waits for the disk:
+// The journal holds what is not in the database yet. A process appends to it with a shared
+// lock. The process that merges it into the database renames it under an exclusive lock, so
+// that nobody waits for the disk:
 //
 //	registry.journal   lines are appended here
-//	registry.merging   was that; there is nobody who appends to it any more
+//	registry.merging   the renamed journal, to which nobody appends any more
 //
-// The second is removed when its lines are on disk. A process that is killed before that
-// leaves it to the next one, which takes the lines once more; that changes nothing.
+// The second one is removed when its lines are in the database and on disk. If a process is
+// killed before that, the next one merges the lines again, which changes nothing.
 const (
 	journalName = "registry.journal"
 	mergingName = "registry.merging"
@@ -45,8 +45,8 @@ func hasJournal(d *dir) bool {
 	return false
 }
 
-// append adds one line to the journal. It is there when append returns, for other
-// processes too, whatever becomes of this one; it is not on disk.
+// append adds one line to the journal. When it returns, other processes see the line, even
+// if this one is killed; the line is not on disk.
 func (r *Registry) append(o *op) error {
 	line := encodeLine(o)
 	if len(line) > maxLine {
@@ -84,7 +84,7 @@ func openJournal(d *dir) (*os.File, error) {
 	return d.file(journalName, unix.O_RDWR|unix.O_APPEND|unix.O_CREAT)
 }
 
-// write appends a line to the file that is the journal now, and returns how long that is.
+// write appends a line to the present journal, and returns the length of that.
 func (r *Registry) write(d *dir, line []byte) (size int64, err error) {
 	end := time.Now().Add(r.o.Wait)
 	for {
@@ -125,7 +125,7 @@ type merge struct{ taken bool }
 
 // take applies what is in the journal. The database is locked: nobody else does.
 func (m *merge) take(tx *bbolt.Tx, d *dir, wait time.Duration, now int64) error {
-	// What a killed process left comes first.
+	// Lines that a killed process left come first.
 	if _, err := d.lstat(mergingName); err == unix.ENOENT {
 		if ok, err := rotate(d, wait); err != nil || !ok {
 			return err
@@ -137,7 +137,7 @@ func (m *merge) take(tx *bbolt.Tx, d *dir, wait time.Duration, now int64) error 
 	return applyAll(tx, d, now)
 }
 
-// rotate renames the journal, if there is one and nobody is stuck while he appends.
+// rotate renames the journal, if there is one and no process is stuck while it appends.
 func rotate(d *dir, wait time.Duration) (bool, error) {
 	f, err := d.file(journalName, unix.O_RDWR)
 	if err == unix.ENOENT {
@@ -150,7 +150,7 @@ func rotate(d *dir, wait time.Duration) (bool, error) {
 	if st, err := f.Stat(); err != nil || st.Size() == 0 {
 		return false, err
 	}
-	// To append takes microseconds; a process that is stopped meanwhile delays only this one.
+	// Appending takes microseconds. A process that is stopped meanwhile delays only this one.
 	switch err := lock(f, unix.LOCK_EX, time.Now().Add(min(wait, time.Second))); err {
 	case nil:
 	case ErrBusy:
@@ -161,8 +161,8 @@ func rotate(d *dir, wait time.Duration) (bool, error) {
 	return true, unix.Renameat(int(d.fd), journalName, int(d.fd), mergingName)
 }
 
-// done removes what was taken, which is on disk now. The database is still locked: else
-// another process's could be meant.
+// done removes what was merged, which is on disk now. The database is still locked, or the
+// file could be that of another process.
 func (m *merge) done(d *dir) error {
 	if !m.taken {
 		return nil
@@ -187,7 +187,7 @@ func applyAll(tx *bbolt.Tx, d *dir, now int64) error {
 		}
 		o, err := decodeLine(line)
 		if err != nil {
-			continue // a process was killed while it wrote it: then nobody was told that it is there
+			continue // a process was killed while it wrote the line, so append never returned
 		}
 		if err := apply(tx, o, now); err != nil {
 			return err
@@ -196,11 +196,11 @@ func applyAll(tx *bbolt.Tx, d *dir, now int64) error {
 	return nil
 }
 
-// later reports whether what is stored was found out after a time. What it seems to have been after now was stored
-// while the clock was wrong, and would never be replaced.
+// later reports whether something was stored after a time. What has a time after now was stored while the clock was
+// wrong; it must not stay for ever.
 func later(stored, time, now int64) bool { return stored > time && stored <= now }
 
-// apply takes one op into the database. That it was taken before changes nothing.
+// apply applies one op to the database. Applying it again changes nothing.
 func apply(tx *bbolt.Tx, o *op, now int64) error {
 	if e := o.Execution; e != nil {
 		b := bucket(tx, executionBucket)
@@ -279,8 +279,8 @@ func applySettle(tx *bbolt.Tx, s *settleOp, now int64) error {
 	})
 }
 
-// applyDrop marks what was dropped in the execution that changed it last, and in those before
-// of which nothing is known to be in the project.
+// applyDrop marks what was dropped in the execution that changed it last, and in earlier ones
+// that were not committed, not even in part.
 func applyDrop(tx *bbolt.Tx, o *dropOp, now int64) error {
 	newest := make(map[string]string, len(o.Names)) // name → id of an execution
 	for _, name := range o.Names {
@@ -319,7 +319,7 @@ func applyDrop(tx *bbolt.Tx, o *dropOp, now int64) error {
 	})
 }
 
-// inSession stores those executions of a session that change wants to be stored.
+// inSession stores the executions of a session for which change returns true.
 func inSession(tx *bbolt.Tx, session text, change func(*executionRecord) bool) error {
 	executions := bucket(tx, executionBucket)
 	prefix := sessionKey(string(session), "")

@@ -73,7 +73,7 @@ func (w *recorder) record(e Execution, changes []Change) (Recorded, error) {
 	return w.out, w.err()
 }
 
-// recorder is one call of Record.
+// A recorder is one call of Record.
 type recorder struct {
 	r        *Registry
 	ctx      context.Context
@@ -91,7 +91,7 @@ type recorder struct {
 	more  int // errors that are not in errs
 }
 
-// item is a change, and what there is of it.
+// An item is a change, and what is stored about it.
 type item struct {
 	Change
 	root   int
@@ -105,7 +105,7 @@ type item struct {
 func (w *recorder) failed(err error) {
 	const most = 5
 	if slices.ContainsFunc(w.errs, func(e error) bool { return e.Error() == err.Error() }) {
-		return // said already
+		return // a duplicate
 	}
 	if len(w.errs) < most {
 		w.errs = append(w.errs, err)
@@ -139,11 +139,11 @@ func (w *recorder) take(c Change) {
 	w.items = append(w.items, item{Change: c, root: i})
 }
 
-// registerPart is how many files are registered in one transaction: others may want to
-// do something in between.
+// registerPart is how many files are registered in one transaction, so that other processes
+// can use the database in between.
 const registerPart = 10_000
 
-// register finds the ids of files, and gives one to those that have none.
+// register finds the ids of files, and gives new ids to files that have none.
 func (w *recorder) register() error {
 	lacking := 0
 	var unknown []int
@@ -199,7 +199,7 @@ func (w *recorder) register() error {
 	return nil
 }
 
-// open opens what the project has, if that is a regular file.
+// open opens the project's version, if it is a regular file.
 func (w *recorder) open(c Change) (*os.File, unix.Stat_t, error) {
 	if w.original == nil {
 		return nil, unix.Stat_t{}, errors.New("nobody opens the original")
@@ -244,7 +244,7 @@ func (w *recorder) backups() {
 	}
 	if err := v.flush(); err != nil {
 		w.failed(wrap("back up to", v.d.path, err))
-		// What was named may not be on disk: it is not said to be a backup.
+		// The copies may not be on disk, so none is recorded as a backup.
 		w.files, w.out.Backups = nil, nil
 		return
 	}
@@ -271,7 +271,7 @@ func (w *recorder) backup(v *vault, it *item) {
 		w.failed(wrap("back up to", path, err))
 		return
 	}
-	if ok { // today's was made: one for each file and day
+	if ok { // there is one for each file and day
 		note(true, size, bits(it.OldMode), nil)
 		return
 	}
@@ -299,7 +299,7 @@ func (w *recorder) backup(v *vault, it *item) {
 
 // befores keeps the versions before the changes that are listed.
 func (w *recorder) befores() {
-	// What cannot be made again comes first, and is listed first if not all can be.
+	// If there are too many, those that cannot be made again are listed first.
 	order := make([]int, 0, len(w.items))
 	for _, first := range [...]bool{true, false} {
 		for i, it := range w.items {
@@ -349,7 +349,7 @@ func (w *recorder) befores() {
 		}
 		name := fitName(strconv.Itoa(n)+"-", filepath.Base(it.Path))
 		if it.backup != "" && edited != nil && unix.Linkat(int(edited.fd), it.backup, int(d.fd), name, 0) == nil {
-			it.before = name // the same content, and no room
+			it.before = name // the same content, without more space
 			continue
 		}
 		size, err := w.before(d, name, it, left)
@@ -400,7 +400,7 @@ func (w *recorder) before(d *dir, name string, it *item, left int64) (size int64
 	return size, err
 }
 
-// list puts the changes that are to be listed into the record.
+// list adds the listed changes to the record.
 func (w *recorder) list() {
 	for _, it := range w.items {
 		if it.listed {
@@ -451,8 +451,8 @@ func (r *Registry) Dropped(ctx context.Context, session string, changes []Change
 	return r.settle(ctx, "", "", changes)
 }
 
-// settle looks at what the project has at the paths of the changes now, and records that, whatever was done before, in
-// part or twice. For a deleted directory it also looks at the registered files below it.
+// settle records what the project now has at the paths of the changes, whatever happened before. For a deleted
+// directory it also looks at the registered files below it.
 func (r *Registry) settle(ctx context.Context, session, state string, changes []Change) error {
 	now := nanos(r.now())
 	var o op
@@ -482,7 +482,7 @@ func (r *Registry) settle(ctx context.Context, session, state string, changes []
 		}
 		d, ok := roots[c.Root]
 		if !ok {
-			d, _ = openRoot(c.Root) // that there is none any more is an answer
+			d, _ = openRoot(c.Root) // nil: the root is gone, and so are its files
 			roots[c.Root] = d
 		}
 		note(d, c.Root, c.Path)
@@ -501,8 +501,7 @@ func (r *Registry) settle(ctx context.Context, session, state string, changes []
 	return r.appendFiles(o, files)
 }
 
-// appendFiles appends an op with what was found out about files: several, if these are
-// many.
+// appendFiles appends an op about files. If there are many files, it appends several.
 func (r *Registry) appendFiles(o op, files []fileOp) error {
 	for {
 		n := fitting(files, func(f fileOp) int { return len(f.Path) + len(f.Copy) })
@@ -517,8 +516,8 @@ func (r *Registry) appendFiles(o op, files []fileOp) error {
 	}
 }
 
-// fitting is how many of a list fit into a line of the journal with their names, of which name is the length: one at
-// least.
+// fitting is how many elements of a list fit into a line of the journal, at least one. name returns the length of the
+// names of an element.
 func fitting[T any](list []T, name func(T) int) int {
 	n, length := 0, 0
 	for ; n < min(len(list), registerPart); n++ {

@@ -40,7 +40,7 @@ func (r *Registry) Versions(path string) (list []Version, err error) {
 	}
 	for e, err := range r.Executions(Filter{Path: path}) {
 		if err != nil {
-			continue // other versions are to be had all the same
+			continue // the other versions are still useful
 		}
 		for _, c := range e.Changes {
 			if c.Name() != path || c.Before == "" || c.Kind == Added {
@@ -150,7 +150,7 @@ func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Res
 	if err := dst.Sync(); err != nil {
 		return fail(err)
 	}
-	// Last of all that may fail: what could not be done is not in the log.
+	// After everything else that may fail, so that the log has no restoration that failed.
 	if out, err = r.saveCurrent(ctx, path, v, now); err != nil {
 		return out, err
 	}
@@ -173,11 +173,11 @@ func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Res
 	return out, r.append(&op{Files: []fileOp{{Path: text(path), Time: nanos(r.now()), There: true, Modified: st.Mtim.Nano(), Mode: st.Mode & 0o777}}})
 }
 
-// errMoved is what stops a restoration.
+// errMoved is the error of a restoration whose target changed meanwhile.
 var errMoved = errors.New("it changed meanwhile, and nothing was done")
 
-// makeParents opens the directory of path, step by step without following links. What is
-// missing is made.
+// makeParents opens the directory of path, step by step without following links. It makes
+// missing directories.
 func makeParents(path string) (*dir, error) {
 	fd, err := unix.Open("/", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -210,7 +210,7 @@ func makeParents(path string) (*dir, error) {
 	return &dir{last, d.path}, nil
 }
 
-// openCurrent opens what is at name now; nil: nothing.
+// openCurrent opens the present file at name. Nil: there is none.
 func openCurrent(parent *dir, name string) (*os.File, unix.Stat_t, error) {
 	st, err := parent.lstat(name)
 	if err == unix.ENOENT {
@@ -273,7 +273,7 @@ func (r *Registry) saveCurrent(ctx context.Context, path string, v Version, now 
 	return out, err
 }
 
-// dress gives a restored file mode and owner.
+// dress sets the mode and owner of a restored file.
 func dress(dst *os.File, parent *dir, v Version, had bool, have *unix.Stat_t) error {
 	if os.Geteuid() == 0 {
 		owner := v.owner
@@ -293,7 +293,7 @@ func dress(dst *os.File, parent *dir, v Version, had bool, have *unix.Stat_t) er
 	return sys.Bare(dst.Chmod(v.Mode.Perm()))
 }
 
-// exchange puts temp at name, and what was there at temp, if that is still what was kept.
+// exchange swaps temp and name, if name is still the file that was saved.
 func exchange(parent *dir, temp, name string, have *unix.Stat_t) error {
 	same := func(at string) bool {
 		st, err := parent.lstat(at)
@@ -303,7 +303,7 @@ func exchange(parent *dir, temp, name string, have *unix.Stat_t) error {
 		return sys.Renameat2(int(parent.fd), temp, int(parent.fd), name, unix.RENAME_EXCHANGE)
 	}
 	err := swap()
-	if err == unix.EINVAL { // some file systems have only renames
+	if err == unix.EINVAL { // some file systems cannot exchange names
 		if !same(name) {
 			return errMoved
 		}
