@@ -97,7 +97,7 @@ func (h *Handle) Mount() (MountID, error) {
 		return MountID{}, err
 	}
 	m := MountID{dev: unix.Mkdev(stx.Dev_major, stx.Dev_minor), id: stx.Mnt_id}
-	if stx.Mask&unix.STATX_MNT_ID == 0 { // before Linux 5.8
+	if stx.Mask&unix.STATX_MNT_ID == 0 { // statx(2) is refused, and /proc does not tell
 		m.id = uint64(os.Getpid())
 	}
 	return m, nil
