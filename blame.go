@@ -127,10 +127,8 @@ func (b *blame) refusedNet(p attempts.Process, f *followed, m met) {
 	}
 }
 
-// Follows reports whether what a process does next matters; negative: of any.
-func (b *blame) Follows(process int) bool {
-	return process < 0 && len(b.of) > 0 || b.of[process] != nil
-}
+// Follows reports whether what a process does next matters.
+func (b *blame) Follows(process int) bool { return b.of[process] != nil }
 
 // Tried records that a process used a path, or failed to for a reason of its own.
 func (b *blame) Tried(process int, name string, failed bool) {

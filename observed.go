@@ -129,6 +129,7 @@ func (o *observed) add(r Refusal, who attempts.Process, m met) {
 	}
 	m.index = i
 	o.blame.refused(who, m)
+	o.by.Follow(true)
 }
 
 // refusedInet records a refused use of the network. For what rules refuse it records the target only: the rest is in
@@ -178,7 +179,7 @@ const domain = 53
 func (o *observed) refusedName(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.asked.Host != 0 {
+	if o.by != nil && o.asked.Host != 0 {
 		o.add(Refusal{Kind: RefusedConnect, Target: name, Rule: networkRule, Count: 1}, o.asked, met{target: name, net: true})
 	}
 }
@@ -206,6 +207,7 @@ func (o *observed) Executed(process int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.blame.Executed(process)
+	o.by.Follow(len(o.blame.of) > 0)
 }
 
 func (o *observed) Said(process int, text []byte) {
@@ -218,6 +220,7 @@ func (o *observed) Ended(p attempts.Process, status int, command bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.blame.Ended(p, status, command)
+	o.by.Follow(len(o.blame.of) > 0)
 }
 
 // rank orders refusals: 0 for those that made the command fail.

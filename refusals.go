@@ -317,6 +317,9 @@ func (t *refusalTable) addPath(name string, err error, kind RefusalKind) bool {
 
 // refusedPath is the plan's refusal of a path, if that can cause the error.
 func refusedPath(box *plan.Sandbox, name string, err error, kind RefusalKind) (r Refusal, ok bool) {
+	if errors.Is(err, unix.ENOENT) && unix.Access(name, unix.F_OK) != nil {
+		return r, false // most often: it is not on the host either
+	}
 	real, on := host.Look(name)
 	p := box.Why(real, on)
 	possible := false

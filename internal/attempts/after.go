@@ -4,6 +4,7 @@ package attempts
 
 import (
 	"encoding/binary"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -15,7 +16,7 @@ const standardError = 2
 
 // follower returns the process of a thread, if the Follower wants to know what it does next.
 func (o *Observer) follower(thread uint32) (process int, ok bool) {
-	if !o.After.Follows(-1) {
+	if atomic.LoadUint32(&o.quick.follows) == 0 {
 		return 0, false // most often
 	}
 	process = field(file(thread, "status"), "Tgid:")
@@ -67,7 +68,7 @@ func (o *Observer) message(thread uint32, p int, at, size uint64) {
 
 // ended tells the Follower that a process ends, if anything was refused so far.
 func (o *Observer) ended(n *notify.Notification) {
-	if !o.After.Follows(-1) {
+	if atomic.LoadUint32(&o.quick.follows) == 0 {
 		return
 	}
 	if p := process(n.PID); p.Host > 0 {

@@ -5,6 +5,7 @@ package attempts
 import (
 	"slices"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -70,30 +71,36 @@ func observing(deny []unix.SockFilter) (f seccomp.Filter) {
 // verdict returns the answer of a filter for a call. It knows the instructions that nsexec.DefaultFilter uses. With any
 // other instruction the answer is a refusal.
 func verdict(f []unix.SockFilter, nr, arch uint32, args *[6]uint64) uint32 {
+	return decide(unsafe.SliceData(f), uintptr(len(f)), nr, arch, args)
+}
+
+// decide is verdict, for quick: f has size instructions.
+//
+//go:nosplit
+//go:norace
+func decide(f *unix.SockFilter, size uintptr, nr, arch uint32, args *[6]uint64) uint32 {
 	const refuse = seccomp.Refuse | uint32(syscall.EPERM)
-	load := func(at uint32) uint32 {
-		switch {
-		case at == seccomp.DataNr:
-			return nr
-		case at == seccomp.DataArch:
-			return arch
-		case at >= seccomp.DataArgs && at < seccomp.DataArgs+8*6 && at%4 == 0:
-			return uint32(args[(at-seccomp.DataArgs)/8] >> (8 * (at % 8)))
-		}
-		return 0
-	}
 	a := uint32(0)
-	for at := 0; at < len(f); at++ {
-		i := f[at]
+	for at := uintptr(0); at < size; at++ {
+		i := (*unix.SockFilter)(unsafe.Add(unsafe.Pointer(f), at*unsafe.Sizeof(*f)))
 		jump := false
 		switch i.Code {
 		case seccomp.Load:
-			a = load(i.K)
+			switch {
+			case i.K == seccomp.DataNr:
+				a = nr
+			case i.K == seccomp.DataArch:
+				a = arch
+			case i.K >= seccomp.DataArgs && i.K < seccomp.DataArgs+8*6 && i.K%4 == 0:
+				a = *(*uint32)(unsafe.Add(unsafe.Pointer(args), i.K-seccomp.DataArgs))
+			default:
+				a = 0
+			}
 			continue
 		case seccomp.Return:
 			return i.K
 		case seccomp.Jump:
-			at += int(i.K)
+			at += uintptr(i.K)
 			continue
 		case seccomp.Equal:
 			jump = a == i.K
@@ -105,9 +112,9 @@ func verdict(f []unix.SockFilter, nr, arch uint32, args *[6]uint64) uint32 {
 			return refuse
 		}
 		if jump {
-			at += int(i.Jt)
+			at += uintptr(i.Jt)
 		} else {
-			at += int(i.Jf)
+			at += uintptr(i.Jf)
 		}
 	}
 	return refuse

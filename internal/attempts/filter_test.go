@@ -5,8 +5,6 @@ package attempts
 import (
 	"encoding/binary"
 	"math/rand/v2"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -123,27 +121,5 @@ func TestSendsWithAddress(t *testing.T) {
 		if got := decide(data(unix.SYS_SENDTO, arch, [6]uint64{3, 1, 1, 0, address, 16})); got != want {
 			t.Errorf("address %#x: %#x, want %#x", address, got, want)
 		}
-	}
-}
-
-// TestAnswers: what is kept is about one call and one error, and does not grow.
-func TestAnswers(t *testing.T) {
-	var l answers
-	one := answer{"/x", opens, unix.R_OK, unix.ENOENT}
-	l.add(one)
-	for _, other := range []answer{{"/y", opens, unix.R_OK, unix.ENOENT}, {"/x", looks, unix.R_OK, unix.ENOENT}, {"/x", opens, 0, unix.ENOENT}, {"/x", opens, unix.R_OK, unix.EACCES}} {
-		if l.has(other) {
-			t.Errorf("%+v is known", other)
-		}
-	}
-	if !l.has(one) {
-		t.Error("it is not known")
-	}
-	name := strings.Repeat("n", 4000)
-	for i := range 5000 {
-		l.add(answer{name: name + strconv.Itoa(i)})
-	}
-	if l.has(one) || len(l.known) > 1100 {
-		t.Errorf("%d are kept", len(l.known))
 	}
 }

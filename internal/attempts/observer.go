@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -59,7 +60,7 @@ type Process struct {
 
 // A Follower is told what processes do after something was refused. The numbers of processes are those on the host.
 type Follower interface {
-	Follows(process int) bool // whether it wants to know what a process does; negative: what any process does
+	Follows(process int) bool // whether it wants to know what a process does: see Observer.Follow
 	Tried(process int, name string, failed bool)
 	Executed(process int)
 	Said(process int, text []byte) // what it wrote to standard error
@@ -77,16 +78,15 @@ type Observer struct {
 	// Root reports whether the processes have root's rights to files of a user or group. To all other files they are
 	// nobody. Nil: they have the caller's rights.
 	Root   func(id uint32) bool
-	first  int                 // the first process that executed a program: the command
-	root   sys.FD              // the sandbox's root; None before the first call
-	stop   sys.FD              // readable when serve has to end
-	done   chan struct{}       // closed when serve has ended; nil: it was not started
-	text   [unix.PathMax]byte  // a path
-	seen   notify.Notification // the current call
-	across moved               // the last rename that failed because it goes from one mount to another
-	next   *sandbox.Observer   // the Observer that answers some calls; nil: there is none
-	forks  uint64              // the host's count of forks before the sandbox began
-	others answers             // failures that the policy did not cause
+	first  int                // the first process that executed a program: the command
+	root   sys.FD             // the sandbox's root; None before the first call
+	stop   sys.FD             // readable when serve has to end
+	done   chan struct{}      // closed when serve has ended; nil: it was not started
+	text   [unix.PathMax]byte // a path
+	across moved              // the last rename that failed because it goes from one mount to another
+	next   *sandbox.Observer  // the Observer that answers some calls; nil: there is none
+	forks  uint64             // the host's count of forks before the sandbox began
+	quick  *quick
 }
 
 // Attach makes c a command that is observed. The Observer enforces Deny, so it must not be among the command's other
@@ -98,6 +98,7 @@ func (o *Observer) Attach(c *sandbox.Options) error {
 		return err
 	}
 	o.stop, o.root, o.forks = sys.FD(stop), sys.None, forks()
+	o.quick = newQuick(o)
 	filter := observing(o.Deny)
 	o.next = c.Observer
 	c.Observer = &sandbox.Observer{Filter: filter, Look: o.look, Handle: o.handle}
@@ -110,6 +111,15 @@ func (o *Observer) Attach(c *sandbox.Options) error {
 		},
 	}
 	return nil
+}
+
+// Follow says whether the Follower follows any process. At first it follows none.
+func (o *Observer) Follow(any bool) {
+	follows := uint32(0)
+	if any {
+		follows = 1
+	}
+	atomic.StoreUint32(&o.quick.follows, follows)
 }
 
 // Close waits until serve has ended. If the sandbox has not ended, its calls fail from now on.
@@ -139,10 +149,9 @@ func (o *Observer) serve(file *os.File) {
 	}
 	l := notify.Listener(file.Fd())
 	l.WakeHere()
-	for l.Wait(int(o.stop)) {
-		if l.Receive(&o.seen) == 0 {
-			o.handle(l, &o.seen)
-		}
+	o.quick.listener = l
+	for o.quick.next() {
+		o.handle(l, &o.quick.seen)
 	}
 }
 
@@ -187,7 +196,7 @@ func (o *Observer) look(n *notify.Notification) {
 		return
 	case unix.SYS_EXECVE:
 		if o.first == 0 {
-			o.first = int(n.PID)
+			o.first, o.quick.begun = int(n.PID), true
 		}
 	}
 	if slices.Contains(signalCalls[:], n.NR) {
@@ -214,32 +223,4 @@ func (o *Observer) look(n *notify.Notification) {
 // tell calls Tell, which can ask for the process.
 func (o *Observer) tell(n *notify.Notification, a Attempt) bool {
 	return o.Tell(a, func() Process { return process(n.PID) })
-}
-
-// answers are calls that only read, and that failed, but not because of the policy: compilers look for each file in
-// many directories. They are forgotten before they take much memory.
-type answers struct {
-	known map[answer]struct{}
-	size  int
-}
-
-// An answer is about a path as the caller wrote it.
-type answer struct {
-	name string
-	deed deed
-	mode uint32
-	err  syscall.Errno
-}
-
-func (l *answers) has(a answer) bool {
-	_, ok := l.known[a]
-	return ok
-}
-
-func (l *answers) add(a answer) {
-	const most, each = 4 << 20, 64
-	if l.size += len(a.name) + each; l.known == nil || l.size > most {
-		l.known, l.size = map[answer]struct{}{}, len(a.name)+each
-	}
-	l.known[a] = struct{}{}
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -28,9 +29,12 @@ func (o *Observer) try(n *notify.Notification, c *call) {
 	if err == nil {
 		defer fd.Close()
 	}
-	known := answer{name, d, mode, errnoOf(err)}
-	keeps := err != nil && d <= opens && mode&(unix.W_OK|creates) == 0
-	if keeps && o.others.has(known) {
+	others, known := &o.quick.failed, uint64(0)
+	keeps := err != nil && (d <= opens || d == executes) && mode&(unix.W_OK|creates) == 0
+	if keeps {
+		known = answer(unsafe.StringData(name+"\x00"), d, mode, errnoOf(err))
+	}
+	if keeps && others.has(known) {
 		o.tried(n, name, d, true)
 		return
 	}
@@ -39,22 +43,25 @@ func (o *Observer) try(n *notify.Notification, c *call) {
 		o.tried(n, name, d, err != nil)
 	case !o.tell(n, a):
 		if keeps {
-			o.others.add(known)
+			others.add(known)
 		}
 		o.tried(n, name, d, true)
 	}
 }
 
 // asks returns what a call does, the flags with which to look the path up, and the access that the call needs.
+//
+//go:nosplit
+//go:norace
 func (c *call) asks(n *notify.Notification) (d deed, flags uint64, mode uint32) {
 	d = c.deed
 	switch c.deed {
 	case opens:
-		d, flags, mode = opening(n.Args[c.mode])
+		d, flags, mode = opening(argument(n, c.mode))
 	case truncates:
 		d, flags, mode = opening(unix.O_CREAT | unix.O_WRONLY | unix.O_TRUNC)
 	case asks:
-		mode = uint32(n.Args[c.mode]) & 7
+		mode = uint32(argument(n, c.mode)) & 7
 	case watches:
 		mode = unix.R_OK
 	case changes:
@@ -98,6 +105,9 @@ func (o *Observer) outcome(n *notify.Notification, name string, d deed, mode uin
 const creates = 1 << 8
 
 // opening returns what open(2) does, the flags with which to look the path up, and the access that is asked for.
+//
+//go:nosplit
+//go:norace
 func opening(arg uint64) (d deed, flags uint64, mode uint32) {
 	if arg&unix.O_NOFOLLOW != 0 {
 		flags = unix.O_NOFOLLOW
@@ -140,6 +150,9 @@ func kindOf(d deed, mode uint32) Kind {
 }
 
 // nofollow reports whether a call does not follow a symbolic link at the end of its path.
+//
+//go:nosplit
+//go:norace
 func (c *call) nofollow(n *notify.Notification) bool {
 	switch c.flags {
 	case none:
@@ -151,7 +164,7 @@ func (c *call) nofollow(n *notify.Notification) bool {
 	case watch:
 		return n.Args[2]&unix.IN_DONT_FOLLOW != 0
 	}
-	return n.Args[c.flags]&unix.AT_SYMLINK_NOFOLLOW != 0
+	return argument(n, c.flags)&unix.AT_SYMLINK_NOFOLLOW != 0
 }
 
 // access returns the error with which the use of an existing file fails.
@@ -278,7 +291,7 @@ func errnoOf(err error) syscall.Errno {
 func (o *Observer) enter(thread uint32) bool {
 	if o.root == sys.None {
 		if fd, err := unix.Open(notify.Proc(thread, "root"), unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
-			o.root = sys.FD(fd)
+			o.root, o.quick.root = sys.FD(fd), fd
 		}
 	}
 	return o.root != sys.None

@@ -1,0 +1,273 @@
+//go:build linux
+
+package attempts
+
+import (
+	"os"
+	"slices"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/notify"
+	"github.com/nsrun/nsrun/internal/seccomp"
+)
+
+// Most calls are looks at files that are there, or that nobody hides, and come in thousands. If each of them went through
+// the Go scheduler, that would take more than the calls themselves: its monitor wakes every 20 µs while threads go in and
+// out of system calls. So these calls are answered in what the scheduler takes for one long system call: functions in it are
+// nosplit, do not allocate, and take no lock.
+
+//go:linkname entersyscallblock runtime.entersyscallblock
+func entersyscallblock()
+
+//go:linkname exitsyscall runtime.exitsyscall
+func exitsyscall()
+
+// quick answers such calls.
+type quick struct {
+	listener notify.Listener
+	stop     int
+	root     int // of the sandbox; negative: not known yet
+	page     uint64
+	deny     *unix.SockFilter
+	rules    uintptr // of deny
+	calls    [512]call
+	lacking  bool   // Observer.Root is not nil
+	begun    bool   // Observer.first is known
+	follows  uint32 // see Observer.Follow: another goroutine may set it meanwhile
+
+	seen   notify.Notification
+	polled [2]unix.PollFd
+	path   [2 * unix.PathMax]byte // absolute
+	text   [unix.PathMax]byte     // as the caller wrote it
+	proc   [64]byte
+	how    unix.OpenHow
+	stat   unix.Stat_t
+	failed known
+}
+
+func newQuick(o *Observer) *quick {
+	q := &quick{stop: int(o.stop), root: -1, page: uint64(os.Getpagesize()), lacking: o.Root != nil}
+	q.deny, q.rules = unsafe.SliceData(o.Deny), uintptr(len(o.Deny))
+	for _, c := range slices.Concat(newCalls, oldCalls) {
+		if c.nr >= len(q.calls) || len(calls(c.nr)) != 1 {
+			continue
+		}
+		switch c.deed {
+		case looks, asks, enters, opens, executes:
+			q.calls[c.nr] = c
+		}
+	}
+	return q
+}
+
+// next waits until there is a call that is not answered here: it is seen. False: all is to end.
+//
+//go:nosplit
+//go:norace
+func (q *quick) next() (more bool) {
+	entersyscallblock()
+	for {
+		if more = q.listener.WaitRaw(q.stop, &q.polled); !more {
+			break
+		}
+		if q.listener.ReceiveRaw(&q.seen) != 0 {
+			continue
+		}
+		if q.follows != 0 || !q.passes() {
+			break
+		}
+		q.listener.ProceedRaw(q.seen.ID)
+	}
+	exitsyscall()
+	return more
+}
+
+// passes reports whether nothing is refused to the call that is seen, and nobody has to be told of it.
+//
+//go:nosplit
+//go:norace
+func (q *quick) passes() bool {
+	n := &q.seen
+	if !q.begun || q.root < 0 || decide(q.deny, q.rules, uint32(n.NR), n.Arch, &n.Args) != seccomp.Allow {
+		return false
+	}
+	switch n.NR {
+	case unix.SYS_EXIT_GROUP, unix.SYS_WRITE, unix.SYS_WRITEV:
+		return true
+	}
+	if uint32(n.NR) >= uint32(len(q.calls)) || q.calls[n.NR].nr == 0 {
+		return false
+	}
+	c := &q.calls[n.NR]
+	d, flags, mode := c.asks(n)
+	if d != c.deed || mode&(unix.W_OK|creates) != 0 || !q.name(c) {
+		return false
+	}
+	if p := &q.path; p[1] == 'p' && p[2] == 'r' && p[3] == 'o' && p[4] == 'c' && p[5] == '/' {
+		return true
+	}
+	q.how = unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | flags, Resolve: unix.RESOLVE_IN_ROOT}
+	fd, _, e := syscall.RawSyscall6(unix.SYS_OPENAT2, uintptr(q.root), uintptr(unsafe.Pointer(&q.path)), uintptr(unsafe.Pointer(&q.how)), unsafe.Sizeof(q.how), 0, 0)
+	if e != 0 {
+		return q.failed.has(answer(&q.path[0], d, mode, e))
+	}
+	ok := d == looks || q.may(fd, mode)
+	syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
+	return ok
+}
+
+// may reports whether what is open can be used.
+//
+//go:nosplit
+//go:norace
+func (q *quick) may(fd uintptr, mode uint32) bool {
+	q.proc[0] = 0
+	_, _, e := syscall.RawSyscall6(unix.SYS_FACCESSAT2, fd, uintptr(unsafe.Pointer(&q.proc)), uintptr(mode), unix.AT_EMPTY_PATH|unix.AT_EACCESS, 0, 0)
+	if e != 0 || !q.lacking {
+		return e == 0
+	}
+	_, _, e = syscall.RawSyscall(unix.SYS_FSTAT, fd, uintptr(unsafe.Pointer(&q.stat)), 0)
+	return e == 0 && q.stat.Mode&mode == mode
+}
+
+// name has path be the absolute path of a call, as Observer.name does.
+//
+//go:nosplit
+//go:norace
+func (q *quick) name(c *call) bool {
+	size := notify.ReadRaw(q.seen.PID, argument(&q.seen, c.path), &q.text, q.page)
+	end := uintptr(0)
+	for end < size && q.text[end&(unix.PathMax-1)] != 0 {
+		end++
+	}
+	if end == 0 || end == size {
+		return false
+	}
+	at := uintptr(0)
+	if q.text[0] != '/' {
+		if at = q.base(c); at == 0 {
+			return false
+		}
+		q.path[at&(unix.PathMax-1)] = '/'
+		at++
+	}
+	for i := range end + 1 {
+		q.path[(at+i)&(2*unix.PathMax-1)] = q.text[i&(unix.PathMax-1)]
+	}
+	return true
+}
+
+// base has path begin with the directory that a relative name begins at, and returns its length; 0: it is not known.
+//
+//go:nosplit
+//go:norace
+func (q *quick) base(c *call) uintptr {
+	dir := int32(unix.AT_FDCWD)
+	if c.dir != none {
+		dir = int32(argument(&q.seen, c.dir))
+	}
+	at := q.number(q.put(0, "/proc/"), q.seen.PID)
+	switch {
+	case dir == unix.AT_FDCWD:
+		at = q.put(at, "/cwd")
+	case dir >= 0:
+		at = q.number(q.put(at, "/fd/"), uint32(dir))
+	default:
+		return 0
+	}
+	q.proc[at&63] = 0
+	fdcwd := unix.AT_FDCWD
+	n, _, e := syscall.RawSyscall6(unix.SYS_READLINKAT, uintptr(fdcwd), uintptr(unsafe.Pointer(&q.proc)), uintptr(unsafe.Pointer(&q.path)), unix.PathMax, 0, 0)
+	if e != 0 || n >= unix.PathMax || q.path[0] != '/' {
+		return 0
+	}
+	return n
+}
+
+// put puts a text into proc.
+//
+//go:nosplit
+//go:norace
+func (q *quick) put(at uintptr, text string) uintptr {
+	for i := range uintptr(len(text)) {
+		q.proc[(at+i)&63] = *(*byte)(unsafe.Add(unsafe.Pointer(unsafe.StringData(text)), i))
+	}
+	return at + uintptr(len(text))
+}
+
+// number puts a number into proc.
+//
+//go:nosplit
+//go:norace
+func (q *quick) number(at uintptr, n uint32) uintptr {
+	digits := uintptr(1)
+	for m := n; m > 9; m /= 10 {
+		digits++
+	}
+	for i := digits; i > 0; i-- {
+		q.proc[(at+i-1)&63] = '0' + byte(n%10)
+		n /= 10
+	}
+	return at + digits
+}
+
+// argument is one of a call.
+//
+//go:nosplit
+//go:norace
+func argument(n *notify.Notification, i int8) uint64 {
+	return *(*uint64)(unsafe.Add(unsafe.Pointer(&n.Args), uintptr(i&7)*8))
+}
+
+// known are calls that only read, and failed, and not by the policy: compilers look for each of their files in many
+// directories. A call is a hash of the path as the caller wrote it. If two are the same, the refusal of one is not told of.
+type known struct {
+	hashes [1 << 15]uint64
+	number int
+}
+
+// answer is a hash of a path, which ends with a zero byte, and what was to be done there, and the error.
+//
+//go:nosplit
+//go:norace
+func answer(name *byte, d deed, mode uint32, e syscall.Errno) uint64 {
+	const prime = 1099511628211 // FNV-1a
+	h := uint64(14695981039346656037)
+	for p := unsafe.Pointer(name); *(*byte)(p) != 0; p = unsafe.Add(p, 1) {
+		h = (h ^ uint64(*(*byte)(p))) * prime
+	}
+	h = (h ^ uint64(d)) * prime
+	h = (h ^ uint64(mode)) * prime
+	return (h^uint64(e))*prime | 1
+}
+
+//go:nosplit
+//go:norace
+func (k *known) has(h uint64) bool {
+	for i := h >> 20; ; i++ {
+		switch k.hashes[i%uint64(len(k.hashes))] {
+		case h:
+			return true
+		case 0:
+			return false
+		}
+	}
+}
+
+// add adds a call. When there are many all are forgotten.
+func (k *known) add(h uint64) {
+	if k.has(h) {
+		return
+	}
+	if k.number++; k.number > len(k.hashes)/2 {
+		*k = known{number: 1}
+	}
+	i := h >> 20
+	for k.hashes[i%uint64(len(k.hashes))] != 0 {
+		i++
+	}
+	k.hashes[i%uint64(len(k.hashes))] = h
+}

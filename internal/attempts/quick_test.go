@@ -1,0 +1,173 @@
+//go:build linux
+
+package attempts
+
+import (
+	"os"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/seccomp"
+)
+
+// TestPasses: a look at what is there, or at what is known to be missing, is answered without the Observer. Everything that the
+// policy may refuse is not.
+func TestPasses(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for _, name := range []string{"there", "program", "closed"} {
+		if err := os.WriteFile(name, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if os.Chmod("program", 0o755) != nil || os.Symlink("nowhere", "link") != nil || os.Mkdir("sub", 0o755) != nil {
+		t.Fatal("no files")
+	}
+	at, err := unix.Open("sub", unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(at)
+	o := &Observer{Deny: []unix.SockFilter{{Code: seccomp.Return, K: seccomp.Allow}}}
+	o.quick = newQuick(o)
+	o.quick.begun = true
+	if o.quick.root, err = unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(o.quick.root)
+	// The kernel reads the caller's memory, which is ours.
+	text := make([]byte, unix.PathMax)
+	call := func(nr int32, dir int, name string, args ...uint64) bool {
+		n := copy(text, name+"\x00")
+		q := o.quick
+		q.seen.PID, q.seen.NR = uint32(os.Getpid()), nr
+		q.seen.Args = [6]uint64{uint64(uint32(dir)), uint64(uintptr(unsafe.Pointer(&text[0])))}
+		copy(q.seen.Args[2:], args)
+		if nr == unix.SYS_EXECVE {
+			q.seen.Args[0] = q.seen.Args[1]
+		}
+		ok := q.passes()
+		runtime.KeepAlive(text[:n])
+		return ok
+	}
+	const here = unix.AT_FDCWD
+	for _, c := range []struct {
+		about string
+		nr    int32
+		dir   int
+		name  string
+		arg   uint64
+		arg2  uint64
+		want  bool
+	}{
+		{"read", unix.SYS_OPENAT, here, "there", unix.O_RDONLY, 0, true},
+		{"read by an absolute name", unix.SYS_OPENAT, here, dir + "/there", unix.O_RDONLY, 0, true},
+		{"read from a directory", unix.SYS_OPENAT, at, "../there", unix.O_RDONLY, 0, true},
+		{"missing in a directory", unix.SYS_OPENAT, at, "there", unix.O_RDONLY, 0, false},
+		{"write", unix.SYS_OPENAT, here, "there", unix.O_WRONLY, 0, false},
+		{"read and write", unix.SYS_OPENAT, here, "there", unix.O_RDWR, 0, false},
+		{"truncate", unix.SYS_OPENAT, here, "there", unix.O_TRUNC, 0, false},
+		{"create", unix.SYS_OPENAT, here, "new", unix.O_CREAT, 0, false},
+		{"create there", unix.SYS_OPENAT, here, "there", unix.O_CREAT, 0, false},
+		{"create only", unix.SYS_OPENAT, here, "new", unix.O_CREAT | unix.O_EXCL, 0, false},
+		{"create without a name", unix.SYS_OPENAT, here, "sub", unix.O_TMPFILE | unix.O_RDWR, 0, false},
+		{"look", unix.SYS_NEWFSTATAT, here, "there", 0, 0, true},
+		{"look behind a link", unix.SYS_NEWFSTATAT, here, "link", 0, 0, false},
+		{"look at a link", unix.SYS_NEWFSTATAT, here, "link", 0, unix.AT_SYMLINK_NOFOLLOW, true},
+		{"execute", unix.SYS_EXECVE, here, "program", 0, 0, true},
+		{"execute what is no program", unix.SYS_EXECVE, here, "there", 0, 0, false},
+		{"ask to write", unix.SYS_FACCESSAT, here, "there", unix.W_OK, 0, false},
+		{"ask to read", unix.SYS_FACCESSAT, here, "there", unix.R_OK, 0, true},
+		{"missing", unix.SYS_OPENAT, here, "missing", unix.O_RDONLY, 0, false},
+		{"remove", unix.SYS_UNLINKAT, here, "there", 0, 0, false},
+		{"rename", unix.SYS_RENAMEAT, here, "there", 0, 0, false},
+		{"link", unix.SYS_LINKAT, here, "there", 0, 0, false},
+		{"processes", unix.SYS_OPENAT, here, "/proc/none", unix.O_RDONLY, 0, true},
+		{"no name", unix.SYS_OPENAT, here, "", unix.O_RDONLY, 0, false},
+		{"no directory", unix.SYS_OPENAT, 9999, "there", unix.O_RDONLY, 0, false},
+	} {
+		if got := call(c.nr, c.dir, c.name, c.arg, c.arg2); got != c.want {
+			t.Errorf("%s: %t", c.about, got)
+		}
+	}
+	o.quick.failed.add(answer(unsafe.StringData(dir+"/missing\x00"), opens, unix.R_OK, unix.ENOENT))
+	if !call(unix.SYS_OPENAT, here, "missing", unix.O_RDONLY) || call(unix.SYS_OPENAT, here, "missing2", unix.O_RDONLY) || call(unix.SYS_NEWFSTATAT, here, "missing") {
+		t.Error("what is known to be missing")
+	}
+	o.quick.lacking = true
+	if os.Chmod("closed", 0o600) != nil || call(unix.SYS_OPENAT, here, "closed", unix.O_RDONLY) || !call(unix.SYS_OPENAT, here, "there", unix.O_RDONLY) {
+		t.Error("what only its owner may read, for somebody without the rights of root")
+	}
+	if o.quick.begun = false; call(unix.SYS_EXECVE, here, "program") {
+		t.Error("the first program, which is the command")
+	}
+	o.quick.begun = true
+	o.quick.deny, o.quick.rules = &unix.SockFilter{Code: seccomp.Return, K: seccomp.Refuse | uint32(unix.EPERM)}, 1
+	if call(unix.SYS_NEWFSTATAT, here, "there") {
+		t.Error("what another filter refuses")
+	}
+}
+
+// TestPassesPages: a name that goes on in the next page, or is not there, is left to the Observer.
+func TestPassesPages(t *testing.T) {
+	page := os.Getpagesize()
+	b, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(b)
+	o := &Observer{Deny: []unix.SockFilter{{Code: seccomp.Return, K: seccomp.Allow}}}
+	q := newQuick(o)
+	q.begun = true
+	if q.root, err = unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(q.root)
+	at := 0
+	passes := func(begin int) bool {
+		at = begin
+		q.seen.PID, q.seen.NR, q.seen.Args = uint32(os.Getpid()), unix.SYS_OPENAT, [6]uint64{0, uint64(uintptr(unsafe.Pointer(&b[0]))) + uint64(begin)}
+		return q.passes()
+	}
+	copy(b[page-5:], "/etc\x00")
+	if !passes(page - 5) {
+		t.Errorf("at %d, which ends with the page", at)
+	}
+	copy(b[page-2:], "/etc\x00")
+	if passes(page - 2) {
+		t.Errorf("at %d, which goes on in the next page", at)
+	}
+	if err := unix.Mprotect(b, unix.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	if passes(0) {
+		t.Error("memory that cannot be read")
+	}
+}
+
+// TestKnown: what is known is about one call and one error, and does not grow.
+func TestKnown(t *testing.T) {
+	var k known
+	hash := func(name string, d deed, mode uint32, e unix.Errno) uint64 {
+		return answer(unsafe.StringData(name+"\x00"), d, mode, e)
+	}
+	one := hash("/x", opens, unix.R_OK, unix.ENOENT)
+	k.add(one)
+	for _, other := range []uint64{hash("/y", opens, unix.R_OK, unix.ENOENT), hash("/x", looks, unix.R_OK, unix.ENOENT), hash("/x", opens, 0, unix.ENOENT), hash("/x", opens, unix.R_OK, unix.EACCES)} {
+		if k.has(other) {
+			t.Errorf("%#x is known", other)
+		}
+	}
+	if !k.has(one) {
+		t.Error("it is not known")
+	}
+	for i := range 3 * len(k.hashes) {
+		k.add(hash("/x", opens, uint32(i+10), unix.ENOENT))
+	}
+	if k.has(one) || k.number > len(k.hashes)/2 {
+		t.Errorf("%d are kept", k.number)
+	}
+}
