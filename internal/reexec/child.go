@@ -9,19 +9,17 @@ import (
 	"github.com/nsrun/nsrun/internal/prog"
 )
 
-// What runs in a cloned process stands in this file, from the clone to execve, and
-// what PID 1 of the sandbox does after it in pid1.go. The rules, as for forkAndExecInChild1 in
-// the standard library's syscall package, and why:
+// This file has what runs in a cloned process, from the clone to execve; pid1.go has what PID 1 of the sandbox does
+// after that. The rules are those of forkAndExecInChild1 in the standard library's syscall package:
 //
-//   - no allocation, no lock, no channel, no map, no defer, no panic: only the
-//     thread that cloned exists here, and the Go scheduler does not know of it;
-//   - every function is nosplit: runtime_BeforeFork poisoned the stack guard, so
-//     that a function that would grow the stack crashes instead;
+//   - no allocation, no lock, no channel, no map, no defer, no panic: only the thread that cloned exists here, and the
+//     Go scheduler does not know of it;
+//   - every function is nosplit: runtime_BeforeFork poisoned the stack guard, so that a function that would grow the
+//     stack crashes instead;
 //   - norace: the race detector's memory is not for this process;
-//   - all memory comes from the block of the Program, from this stack, or from
-//     mmap;
-//   - all signals stay blocked until the Program restores the mask, right before
-//     execve; handlers were reset by CLONE_CLEAR_SIGHAND.
+//   - all memory comes from the block of the Program, from this stack, or from mmap;
+//   - all signals stay blocked until the Program restores the mask, right before execve; handlers were reset by
+//     CLONE_CLEAR_SIGHAND.
 
 const (
 	sysMmap        = syscall.SYS_MMAP
@@ -109,8 +107,8 @@ func exit(code uintptr) {
 	}
 }
 
-// report writes a Record to the status pipe. Nobody may be there to read it; that
-// is not this process's concern.
+// report writes a Record to the status pipe. It does not matter if nobody is left to
+// read it.
 //
 //go:nosplit
 //go:norace
@@ -173,7 +171,7 @@ func run(base unsafe.Pointer) {
 		case prog.NrReceive:
 			next := receive(uintptr(o.Args[0]), status, arg(base, o, 1))
 			if next == nil {
-				exit(0) // whoever wanted a sandbox wants it no more
+				exit(0) // nobody needs the sandbox any more
 			}
 			if uintptr(next) < 4096 {
 				e = syscall.Errno(uintptr(next))
@@ -228,8 +226,8 @@ func run(base unsafe.Pointer) {
 				break
 			}
 			if pid != 0 {
-				// The command's process shared this stack frame until now: nothing
-				// that it may have changed is used from here on.
+				// The command's process shared this stack frame until now, and may
+				// have changed it, so nothing in it is used from here on.
 				settle(base, status)
 				if h := header(base); h.Fork&(prog.ForkForward|prog.ForkDomain) != 0 || h.Ask|h.End != 0 {
 					reap(base, pid, status)
@@ -249,8 +247,8 @@ func run(base unsafe.Pointer) {
 					e = syscall.ENOENT
 				}
 			}
-			// As execvp(3): what was found but cannot be run tells more than what
-			// was not found further on.
+			// As in execvp(3), the error of a file that exists but cannot be run
+			// says more than that of a file that is missing further on.
 			if execErrno == 0 || execErrno == uint32(syscall.ENOENT) || execErrno == uint32(syscall.ENOTDIR) {
 				execErrno = uint32(e)
 			}
@@ -295,10 +293,10 @@ func same(want, found, n, status uintptr) syscall.Errno {
 	return syscall.EEXIST
 }
 
-// noFile is in a slot whose operation failed in a tolerated way: no descriptor.
+// noFile is the value of a slot whose operation failed in a tolerated way: it has no descriptor.
 const noFile = ^uint64(0)
 
-// hold adds to the descriptors that PID 1 keeps, in ascending order.
+// hold adds a descriptor to those that PID 1 keeps, in ascending order.
 //
 //go:nosplit
 //go:norace
@@ -342,7 +340,7 @@ func closeOthers(h *prog.Header, status uint32) {
 func install(base unsafe.Pointer, keep uint32) syscall.Errno {
 	h := header(base)
 	n := h.NFds
-	// Whatever lies where another one has to go is moved out of the way first.
+	// Descriptors at numbers that others need are moved out of the way first.
 	for i := uint32(0); i < n; i++ {
 		fd := (*int32)(unsafe.Add(base, uintptr(h.Fds+4*i)))
 		if *fd >= 0 && uint32(*fd) < n && uint32(*fd) != i {

@@ -83,7 +83,7 @@ func fork(a *cloneArgs, base unsafe.Pointer) (pid uintptr, errno syscall.Errno) 
 	}
 	pid, _, errno = syscall.RawSyscall(sysClone3, uintptr(unsafe.Pointer(a)), size, 0)
 	if refused(errno) && a.flags&cloneIntoCgroup == 0 {
-		// Filters of containers refuse it so, for they cannot look at the flags.
+		// Filters of containers refuse clone3(2), because they cannot see its flags.
 		flags := uintptr(a.flags&^cloneClearSighand) | uintptr(a.exitSignal)
 		if pid, _, errno = syscall.RawSyscall6(syscall.SYS_CLONE, flags, 0, 0, 0, 0, 0); errno == 0 && pid == 0 {
 			clearHandlers(base)
@@ -95,8 +95,8 @@ func fork(a *cloneArgs, base unsafe.Pointer) (pid uintptr, errno syscall.Errno) 
 	return pid, errno
 }
 
-// clearHandlers makes all signals default that are not ignored: handlers are the
-// runtime's, which is not here.
+// clearHandlers sets all signals that are not ignored to their defaults. The handlers are the
+// Go runtime's, which does not exist here.
 //
 //go:nosplit
 //go:norace

@@ -15,10 +15,9 @@
 //	  |<----------------------------------------- status: exit|
 //	  |<------------------------------------------------ wait4|
 //
-// Each message on the launcher's socket is one laid-out Program with two descriptors: the
-// clone's end of a socket on which it receives the rest of its work, and the write end of
-// its status pipe. Because of CLONE_PARENT the clone is a child of the program: the
-// program waits for it, and it dies with the program, not with the launcher.
+// Each message on the launcher's socket is one laid-out Program with two descriptors: the clone's end of a socket on
+// which it receives the rest of its work, and the write end of its status pipe. Because of CLONE_PARENT the clone is a
+// child of the program: the program waits for it, and it dies with the program, not with the launcher.
 //
 // The nsrun command is small itself. It is its own launcher (Spawn), with the same code.
 //
@@ -28,8 +27,8 @@
 // a security module does not execute such files, it uses a file without a name (start.go). `go run
 // ./internal/reexec/gen` builds the image, and a test compares its bytes.
 //
-// The kernel kills the launcher when the thread that started it ends (PR_SET_PDEATHSIG), so one goroutine of the program
-// keeps that thread.
+// The kernel kills the launcher when the thread that started it ends (PR_SET_PDEATHSIG), so one goroutine of the
+// program keeps that thread.
 //
 // # PID 1
 //

@@ -9,8 +9,8 @@ import (
 	"github.com/nsrun/nsrun/internal/prog"
 )
 
-// What is done where a system call is not there, or a container's filter refuses it: the same by older ones. The rules
-// of child.go apply here too.
+// What is done if the kernel does not have a system call, or a container's filter refuses it: the same, with older
+// calls. The rules of child.go apply here too.
 
 const (
 	sysFaccessat2     = 439
@@ -21,11 +21,12 @@ const (
 	statxIno = 32  // offset of stx_ino in struct statx
 	statxDev = 136 // of stx_dev_major, stx_dev_minor
 
-	// openMost is fs.nr_open as the kernel has it: no descriptor is above.
+	// openMost is the kernel's default of fs.nr_open. No descriptor is larger.
 	openMost = 1 << 20
 )
 
-// instead does what a refused operation was to do; e is how it was refused, and the result where there is no other way.
+// instead does a refused operation in another way. e is the error of the refusal, and the result if there is no other
+// way.
 //
 //go:nosplit
 //go:norace
@@ -53,7 +54,7 @@ func instead(base unsafe.Pointer, o *prog.Op, e syscall.Errno) (r uintptr, err s
 	return r, e
 }
 
-// within is lookUp, with RESOLVE_NO_XDEV too: no way leads back to a mount that it has left.
+// within is lookUp with RESOLVE_NO_XDEV. A path that has left a mount does not lead back to it.
 //
 //go:nosplit
 //go:norace
@@ -73,7 +74,7 @@ func within(base unsafe.Pointer, dir, path uintptr, how *[3]uint64) (fd uintptr,
 	return fd, e
 }
 
-// refused reports whether a call may have been refused as such.
+// refused reports whether an error may mean that the call itself is refused.
 //
 //go:nosplit
 //go:norace
@@ -81,7 +82,7 @@ func refused(e syscall.Errno) bool {
 	return e == syscall.ENOSYS || e == syscall.EPERM || e == syscall.EACCES
 }
 
-// statInstead is statx(2) by fstatat(2): what kind of file it is, and which.
+// statInstead does statx(2) by fstatat(2). It returns the type and the identity of a file.
 //
 //go:nosplit
 //go:norace
@@ -110,7 +111,7 @@ func major(dev uint64) uint32 { return uint32(dev>>8)&0xfff | uint32(dev>>32)&^0
 //go:norace
 func minor(dev uint64) uint32 { return uint32(dev)&0xff | uint32(dev>>12)&^0xff }
 
-// mount says which mount fd is on: by statx(2), or as /proc has it.
+// mount returns the id of the mount that fd is on, from statx(2) or from /proc.
 //
 //go:nosplit
 //go:norace
@@ -128,7 +129,7 @@ func mount(base unsafe.Pointer, fd uintptr) (id uint64, e syscall.Errno) {
 	return mountListed(base, fd)
 }
 
-// mountListed is mount as /proc has it.
+// mountListed returns that id from /proc.
 //
 //go:nosplit
 //go:norace
@@ -179,7 +180,7 @@ func CloseRange(first, last uintptr) {
 	}
 }
 
-// closeInstead is CloseRange by close(2): of what /proc lists, or of all that there may be.
+// closeInstead is CloseRange by close(2), for the descriptors that /proc lists, or for all that can exist.
 //
 //go:nosplit
 //go:norace

@@ -7,10 +7,10 @@ import (
 	"unsafe"
 )
 
-// openat2(2) where that is refused: one component after the other, each opened below a descriptor of the one before
-// it, and no link followed by the kernel. What a link says is followed here, inside of the directory that the lookup
-// has to stay in. The rules of child.go apply here too; and as the stack has little room left where this is called, one
-// function makes all system calls, what they work on is in memory of its own, and the others only work on that.
+// What replaces openat2(2) if that is refused. It opens one component after the other, each below a descriptor of the
+// one before it, and the kernel follows no link. The text of a link is followed here, inside the directory that the
+// lookup must not leave. The rules of child.go apply here too. The stack has little room left here, so one function
+// makes all system calls, and the state is in memory of its own, on which the other functions work.
 
 const (
 	resolveNoXdev  = 0x1
@@ -21,32 +21,32 @@ const (
 	mostLink = 40   // as in the kernel
 )
 
-// A lookup is on its way.
+// A lookup is the state of looking up one path.
 type lookup struct {
 	how   [3]uint64 // struct open_how
-	dir   uintptr   // where it began and stays below: a descriptor
-	at    uintptr   // how far it is
-	again bool      // it is not there yet: the names in done lead there
+	dir   uintptr   // the descriptor of the directory that it began in and must not leave
+	at    uintptr   // the descriptor of the directory that it has reached
+	again bool      // at has to be opened again, by the names in done
 	links uint32
 
-	name uintptr // of the component that is looked at
+	name uintptr // the name of the current component
 	last bool    // it is the last one
-	dots uint32  // the name has so many dots and nothing else; moreDots: it is another name
+	dots uint32  // how many dots the name has, if it has nothing else; otherwise moreDots
 
 	done uintptr // a buffer: the names from the beginning to at, each with a slash behind it
-	len  uintptr // how much of it there is
-	pos  uintptr // how far in it who goes there again is
-	rest uintptr // a buffer: what is left, …
-	left uintptr // … which begins here
-	text uintptr // a buffer: what a link says, …
-	got  uintptr // … which has so many bytes
+	len  uintptr // the length of these names
+	pos  uintptr // how far in them at is, while it is opened again
+	rest uintptr // a buffer with the rest of the path …
+	left uintptr // … and where that begins
+	text uintptr // a buffer with the text of a link …
+	got  uintptr // … and its length
 	none uintptr // an empty string
 	stat uintptr // a struct stat
 }
 
 const moreDots = 3
 
-// lookUp is openat2(2) below dir, with RESOLVE_IN_ROOT or RESOLVE_BENEATH. It does not look at RESOLVE_NO_XDEV.
+// lookUp does openat2(2) below dir, with RESOLVE_IN_ROOT or RESOLVE_BENEATH. It ignores RESOLVE_NO_XDEV.
 //
 //go:nosplit
 //go:norace
@@ -73,7 +73,7 @@ func lookUp(dir, path uintptr, how *[3]uint64) (fd uintptr, e syscall.Errno) {
 			for l.cut() {
 				fd, _, e = syscall.RawSyscall6(syscall.SYS_OPENAT, l.at, l.name, place|syscall.O_DIRECTORY, 0, 0, 0)
 				if l.mend(); e != 0 {
-					e = syscall.EAGAIN // it was a directory when it was passed: somebody renames
+					e = syscall.EAGAIN // it was a directory before: somebody renames
 					break
 				}
 				syscall.RawSyscall6(sysClose, l.at, 0, 0, 0, 0, 0)
@@ -129,7 +129,7 @@ func lookUp(dir, path uintptr, how *[3]uint64) (fd uintptr, e syscall.Errno) {
 	return fd, e
 }
 
-// follow goes on with a text: the path, or that of a link. What is left comes behind it.
+// follow goes on with a text, which is the path or the text of a link, and with the rest of the path after it.
 //
 //go:nosplit
 //go:norace
@@ -151,7 +151,7 @@ func (l *lookup) follow(text uintptr) syscall.Errno {
 	case *at(text, 0) == '/':
 		l.again, l.len = true, 0
 	}
-	// It may overlap where it was: it moves from the end that is not overwritten.
+	// The two places may overlap, so the copy begins at the end that is not overwritten.
 	to := l.rest + n + 1
 	for i := uintptr(0); i < left; i++ {
 		if from := left - 1 - i; to > l.left {
@@ -172,7 +172,7 @@ func (l *lookup) follow(text uintptr) syscall.Errno {
 	return 0
 }
 
-// cut takes the next name of what is done, with a null behind it; mend puts the slash back.
+// cut returns the next name in done, and ends it with a null byte; mend puts the slash back.
 //
 //go:nosplit
 //go:norace
@@ -195,8 +195,8 @@ func (l *lookup) mend() {
 	l.pos++
 }
 
-// next takes the next component, and finds out whether it is the last one: empty ones and "." behind it only say that
-// it is a directory.
+// next takes the next component, and finds out whether it is the last one. Empty components and "." after it only mean
+// that it has to be a directory.
 //
 //go:nosplit
 //go:norace
@@ -231,7 +231,7 @@ func (l *lookup) next() {
 	}
 }
 
-// up goes to the parent; what is opened there in the end is ".".
+// up goes to the parent directory. If the path ends there, "." is opened in it.
 //
 //go:nosplit
 //go:norace
@@ -266,7 +266,7 @@ func (l *lookup) mode() uint32 {
 	return (*syscall.Stat_t)(pointer(l.stat)).Mode & syscall.S_IFMT
 }
 
-// through says whether what a link says, which was read, may be followed.
+// through returns an error if the text of a link, which was read, may not be followed.
 //
 //go:nosplit
 //go:norace

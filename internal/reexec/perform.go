@@ -13,10 +13,9 @@ import (
 	"github.com/nsrun/nsrun/internal/prog"
 )
 
-// Perform runs a Program in a new process that executes the image, and waits for its end.
-// The Program has to end with exit_group(0), and gets no descriptors; it can write to
-// ControlFd, a socket, whose other end taken gets then, if it is not nil. The error of a
-// system call is its errno.
+// Perform runs a Program in a new process that executes the image, and waits for its end. The Program must end with
+// exit_group(0), and gets no descriptors. It can write to ControlFd, a socket; taken, if it is not nil, then gets the
+// other end. The error of a system call is its errno.
 func Perform(p *prog.Program, taken func(sock int) error) error {
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -57,7 +56,7 @@ func Perform(p *prog.Program, taken func(sock int) error) error {
 	case state != nil && !state.Success():
 		err = fmt.Errorf("the launcher's image ended: %s", state)
 	}
-	if last > 0 { // the process that it went on in, which is our child
+	if last > 0 { // the Program went on in another process, which is our child
 		var ws syscall.WaitStatus
 		for {
 			if _, e := syscall.Wait4(last, &ws, 0, nil); e != syscall.EINTR {
@@ -74,8 +73,7 @@ func Perform(p *prog.Program, taken func(sock int) error) error {
 	return err
 }
 
-// records reads what a Program reports: the process that it went on in, if there is one,
-// and what failed.
+// records reads what a Program reports: the process in which it went on, if there is one, and what failed.
 func records(r io.Reader) (last int, err error) {
 	for {
 		var rec prog.Record

@@ -9,11 +9,10 @@ import (
 	"github.com/nsrun/nsrun/internal/prog"
 )
 
-// PID 1, and what stands in for it: it waits for the command, passes signals on, and keeps its time. The rules of
-// child.go apply here too.
+// PID 1, and the process that replaces it without a PID namespace. It waits for the command, passes signals on, and
+// enforces the time limit. The rules of child.go apply here too.
 
-// settle makes this process PID 1 of a sandbox in which the command runs: it gives
-// up what it does not need.
+// settle prepares this process for its work as PID 1, after the command was started: it gives up what it does not need.
 //
 //go:nosplit
 //go:norace
@@ -24,7 +23,7 @@ func settle(base unsafe.Pointer, status uintptr) {
 	}
 	report(status, prog.RecordStarted, 0, 0, 0)
 	closeOthers(h, uint32(status))
-	// struct __user_cap_header_struct, and behind it the sets, all empty.
+	// struct __user_cap_header_struct, followed by the sets, which are all empty.
 	h.Scratch[0], h.Scratch[1], h.Scratch[2], h.Scratch[3] = capVersion3, 0, 0, 0
 	syscall.RawSyscall(sysCapset, uintptr(unsafe.Pointer(&h.Scratch[0])), uintptr(unsafe.Pointer(&h.Scratch[1])), 0)
 
@@ -36,8 +35,7 @@ func settle(base unsafe.Pointer, status uintptr) {
 	}
 }
 
-// await is reap without signals, with hardly any system calls: filters may have
-// left few.
+// await is reap without signals. It makes few system calls, because filters may refuse the others.
 //
 //go:nosplit
 //go:norace
@@ -63,9 +61,8 @@ func await(h *prog.Header, cmd, status uintptr) {
 	}
 }
 
-// untilEnd is how long it is, in nanoseconds, until the command's time is up, 0 if it has
-// no limit. When it is, the command is asked to end, and later everything is killed;
-// then the result is negative.
+// untilEnd returns how many nanoseconds the command has left. Zero: there is no limit. When no time is left, it asks
+// the command to end, and later kills everything; then the result is negative.
 //
 //go:nosplit
 //go:norace
@@ -100,7 +97,7 @@ func untilEnd(h *prog.Header, now *[2]int64, cmd, status uintptr) int64 {
 	return -1
 }
 
-// isInit says that this is PID 1, and not only the command's parent.
+// isInit reports whether this is PID 1, and not only the command's parent.
 //
 //go:nosplit
 //go:norace
@@ -109,14 +106,14 @@ func isInit() bool {
 	return self == 1
 }
 
-// reachesAll says that a signal to all processes reaches those of the sandbox, and no others.
+// reachesAll reports whether a signal to all processes reaches those of the sandbox, and no others.
 //
 //go:nosplit
 //go:norace
 func reachesAll(h *prog.Header) bool { return h.Fork&prog.ForkDomain != 0 || isInit() }
 
-// scoped says that this process can send no signal to its parent, which is outside of its domain. Where it could, it
-// would be able to kill everything of this user.
+// scoped reports whether this process cannot send a signal to its parent, which is outside its Landlock domain. If it
+// could, it would be able to kill all processes of this user.
 //
 //go:nosplit
 //go:norace
@@ -126,9 +123,9 @@ func scoped() bool {
 	return e == syscall.EPERM
 }
 
-// end ends this process, and everything in the sandbox. Of PID 1 that is the kernel's doing. In a domain all that is in
-// it is killed at once, so that nothing can be left by making processes quickly; this process, to which all orphans
-// come, waits until they are gone.
+// end ends this process, and everything in the sandbox. If this is PID 1, the kernel does the latter. In a Landlock
+// domain, one kill(2) reaches all its processes at once, so that none can escape by forking quickly; this process,
+// which is the parent of all orphans, waits until they are gone.
 //
 //go:nosplit
 //go:norace
@@ -145,8 +142,9 @@ func end(h *prog.Header, code uintptr) {
 	exit(code)
 }
 
-// outside says that the sender of a signal is: it has no number in here, or, where the
-// PID namespace is shared, is who started the sandbox. Nobody in a domain can send one.
+// outside reports whether the sender of a signal is outside the sandbox: it has no number in this PID namespace, or, if
+// that is shared, it is the process that started the sandbox. No process in a Landlock domain can send a signal to this
+// one.
 //
 //go:nosplit
 //go:norace
@@ -158,7 +156,7 @@ func outside(h *prog.Header, sender uint32) bool {
 	return parent == uintptr(sender) && !isInit()
 }
 
-// exitCode is how shells number the end of a process.
+// exitCode returns the exit status that shells use for a wait status.
 //
 //go:nosplit
 //go:norace
@@ -169,8 +167,8 @@ func exitCode(ws uint32) uintptr {
 	return uintptr(ws>>8) & 0xff
 }
 
-// forget takes the signals of the terminal that came before there was a command: it did not get them, so reap must not take
-// for an echo what somebody passes on.
+// forget discards signals of the terminal that came before there was a command. The command did not get them, so reap
+// must not take a signal that somebody passes on for a copy of them.
 //
 //go:nosplit
 //go:norace
@@ -182,23 +180,19 @@ func forget(h *prog.Header) {
 	}
 }
 
-// reap is PID 1 of the sandbox from the command's execve to its end: it waits
-// for whatever dies here, passes on, if it is asked to, the signals that somebody
-// outside sends to it, and ends with the command, and with it, because it is PID
-// 1, all else in here; or, if it is to linger, when nobody is left. It holds the
-// status pipe, the descriptors it was told to hold, and no capability; nobody can
-// trace it (the Program made it undumpable before the fork). Where the PID
-// namespace is shared it is only the command's parent, and ends with it.
+// reap is PID 1 of the sandbox from the command's execve to its end. It reaps all processes. If it is asked to, it
+// passes on the signals that somebody outside sends to it. It ends with the command, and because it is PID 1, all other
+// processes end with it; or, if it is to linger, it ends when no process is left. It holds the status pipe, the
+// descriptors that it was told to hold, and no capability. No process can trace it, because the Program made it
+// undumpable before the fork. If the PID namespace is shared, it is only the command's parent, and ends with it.
 //
-// Signals that come from the terminal reach the command without help, because
-// it is in the same process group; so does PID 1 get them, from the kernel. A
-// parent outside that passes its own copy on must not make two of one.
+// Signals from the terminal reach the command directly, because it is in the same process group. PID 1 gets them from
+// the kernel, too. If a parent outside passes its own copy on, the command must not get the signal twice.
 //
-// It also keeps the command's time: nobody else may be there to do that, because the
-// program that started the sandbox was stopped.
+// It also enforces the command's time limit, because the program that started the sandbox may be stopped.
 //
-// It returns where a filter does not let it wait for signals. It is long because nosplit functions share one small
-// stack, and this loop's state would be the parameters of each part.
+// It returns if a filter does not allow it to wait for signals. It is long because nosplit functions share one small
+// stack, and each part of the loop would need its state as parameters.
 //
 //go:nosplit
 //go:norace
@@ -206,7 +200,7 @@ func reap(base unsafe.Pointer, cmd, status uintptr) {
 	h := header(base)
 	info := &h.Scratch // siginfo_t
 	var now [2]int64
-	stopped := false   // everything in the sandbox was, on request
+	stopped := false   // everything in the sandbox was stopped on request
 	var echoOf uintptr // the last signal that came from the kernel, and when
 	var echoAt int64
 	code := uintptr(0) // the command's, when it has ended

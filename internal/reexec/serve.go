@@ -22,15 +22,15 @@ const (
 // namespaces to join, a cgroup, the status pipe.
 const maxFirstFds = 8
 
-// Main is all that the image does; the stack is as the kernel made it. Without arguments
-// besides its name the image is the launcher, else it runs one Program itself. Main does
-// not return. (The name is for assembly in another package.)
+// Main is the image's only function; stack is the stack as the kernel made it. With no argument besides its name the
+// image is the launcher, otherwise it runs one Program itself. Main does not return. (The linkname is for assembly in
+// another package.)
 //
 //go:linkname Main
 //go:nosplit
 //go:norace
 func Main(stack unsafe.Pointer) {
-	// It would have the number of a descriptor as its name.
+	// Otherwise its name would be the number of a descriptor.
 	name := [2]uint64{'n' | 's'<<8 | 'r'<<16 | 'u'<<24 | 'n'<<32}
 	syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_NAME, uintptr(unsafe.Pointer(&name)), 0)
 	heedChildren()
@@ -47,8 +47,8 @@ func Main(stack unsafe.Pointer) {
 	run(base)
 }
 
-// heedChildren makes SIGCHLD default. Where the program ignores it, so would this process and its clones, and nobody
-// would hear of the command's end. (It is a function because the stack is short.)
+// heedChildren sets SIGCHLD to its default. If the program ignores it, this process and its clones would ignore it too,
+// and nobody would learn of the command's end. (It is a function because the stack is short.)
 //
 //go:noinline
 //go:nosplit
@@ -58,9 +58,9 @@ func heedChildren() {
 	syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(syscall.SIGCHLD), uintptr(unsafe.Pointer(&handler)), 0, 8, 0, 0)
 }
 
-// keepEffectiveIDs makes the real ids the effective ones, where the program has changed these alone (seteuid(2)). In a
-// sandbox the others would have no name, and without namespaces the command could become them again. The kernel hides
-// the files in /proc of a process that was executed so from itself, and id maps are written there.
+// keepEffectiveIDs makes the real ids equal to the effective ones, if the program has changed only these (seteuid(2)).
+// In a sandbox the real ids would not be mapped, and without namespaces the command could switch back to them. And the
+// kernel does not let a process that was executed with different ids write its own id maps in /proc.
 //
 //go:noinline
 //go:nosplit
@@ -82,8 +82,8 @@ func keepEffectiveIDs() {
 	syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_DUMPABLE, 1, 0)
 }
 
-// serve clones for the program until that goes away. In a clone it returns the Program.
-// Signals are blocked: the program started the image so.
+// serve makes clones for the program until that ends. In a clone it returns the Program.
+// The program has started the image with all signals blocked.
 //
 //go:noinline
 //go:nosplit
@@ -92,7 +92,7 @@ func keepEffectiveIDs() {
 func serve() unsafe.Pointer {
 	const controlSize = 256
 	CloseRange(ControlFd+1, 0xffffffff)
-	// The program's directory is not for us to keep busy.
+	// This process must not keep the program's directory busy.
 	root := uint64('/')
 	syscall.RawSyscall(syscall.SYS_CHDIR, uintptr(unsafe.Pointer(&root)), 0, 0)
 	mem, _, e := syscall.RawSyscall6(sysMmap, 0, controlSize+InlineMax, syscall.PROT_READ|syscall.PROT_WRITE,

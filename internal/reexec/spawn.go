@@ -18,9 +18,9 @@ func afterFork()
 // Spawn runs the Program in block in a clone of this process and returns the
 // clone's process id. fds are the descriptors that the Program wants, the write
 // end of the status pipe last; -1 stands for a closed one. The caller keeps its
-// copies. The block is changed and can be run only once. Where its flags have
-// CLONE_INTO_CGROUP the cgroup's descriptor is the last but one; the Program, which
-// does not get it, does not count it.
+// copies. The block is changed and can be run only once. If its flags have
+// CLONE_INTO_CGROUP, the cgroup's descriptor is the last but one. The Program does
+// not get it, and does not count it.
 //
 // The clone is a copy of this process's memory: call it in small processes only
 // (the launcher, the nsrun command). It dies when the calling thread does, so

@@ -68,11 +68,11 @@ func startIn(dirs []string, files []*os.File, arg string, attr *syscall.SysProcA
 	return nil, refused
 }
 
-// inMemory stands for a file in memory, in place of a directory.
+// inMemory stands for a file in memory instead of one in a directory.
 const inMemory = "memory"
 
-// imageDirs are directories in which files can perhaps be executed, where the kernel
-// (vm.memfd_noexec) or a security module does not let files in memory be.
+// imageDirs are directories in which files can perhaps be executed if the kernel (vm.memfd_noexec) or a security module
+// does not allow to execute files in memory.
 func imageDirs() []string {
 	dirs := []string{os.TempDir()}
 	for _, name := range [...]string{"XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CACHE_HOME", "HOME"} {
@@ -83,8 +83,8 @@ func imageDirs() []string {
 	return append(dirs, "/var/tmp", "/dev/shm")
 }
 
-// imageFile is a file with the image that nobody can write to, and that has no name. Its
-// descriptor is not below above.
+// imageFile returns a file with the image that nobody can write to, and that has no name. Its descriptor is not smaller
+// than above.
 func imageFile(dir string, above int) (*os.File, error) {
 	// A process that is forked meanwhile would have the descriptor for writing, until it
 	// executes something: then the file could not be executed.

@@ -85,8 +85,8 @@ func device(base unsafe.Pointer, fd uintptr, major, minor uint32) syscall.Errno 
 	return e
 }
 
-// procfs fails with ENOTSUP if fd is on another file system: what is written
-// there would be lost, and nobody would know.
+// procfs fails with ENOTSUP if fd is on another file system, where a write would have
+// no effect and no error.
 //
 //go:nosplit
 //go:norace
@@ -134,7 +134,7 @@ func place(base unsafe.Pointer, root, path uintptr) (fd uintptr, e syscall.Errno
 	return fd, e
 }
 
-// mismatch fails if tree cannot be mounted on target, for one is a directory.
+// mismatch fails if tree cannot be mounted on target, because only one of them is a directory.
 //
 //go:nosplit
 //go:norace
@@ -221,7 +221,7 @@ func links(from, file, dir, names uintptr) syscall.Errno {
 	}
 }
 
-// leafOf is where the last component of a path begins.
+// leafOf returns where the last component of a path begins.
 //
 //go:nosplit
 //go:norace

@@ -14,7 +14,7 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// A call is one that was told of.
+// A call is a system call that was reported.
 type call struct {
 	id    uint64
 	pid   uint32 // of the thread
@@ -37,7 +37,7 @@ func parse(n *notify.Notification) call {
 	return c
 }
 
-// A caller is who made a call last, and what is known of it.
+// A caller is the thread that made the last call, and what is known of it.
 type caller struct {
 	text [unix.PathMax]byte
 	pid  uint32
@@ -51,15 +51,15 @@ func (s *caller) close() {
 	}
 }
 
-// Where names are looked up: never through what /proc has of a process.
+// How names are looked up: never through the links that /proc has for a process.
 const (
 	inRoot  = unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS
 	beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
 	asDir   = unix.O_PATH | unix.O_DIRECTORY
 )
 
-// concerns reports whether a call can be about a directory. It is quick, and its answer is worth nothing to an attacker: whatever
-// it is wrong about the kernel does.
+// concerns reports whether a call can be about a directory. It is quick. An attacker gains nothing from a wrong answer,
+// because the kernel then carries out the call.
 func (s *caller) concerns(c *call) bool {
 	const known = unix.RENAME_NOREPLACE | unix.RENAME_EXCHANGE
 	if c.pid == 0 || c.flags&^known != 0 {
@@ -71,7 +71,7 @@ func (s *caller) concerns(c *call) bool {
 	return s.directory(c, 0) || c.flags&unix.RENAME_EXCHANGE != 0 && s.directory(c, 1)
 }
 
-// open opens the caller's root directory, unless it is the last one's.
+// open opens the caller's root directory, unless the last call came from the same thread.
 func (s *caller) open(pid uint32) bool {
 	if pid == s.pid {
 		return true
@@ -85,7 +85,7 @@ func (s *caller) open(pid uint32) bool {
 	return true
 }
 
-// directory reports whether one of the names of a call can be a directory's.
+// directory reports whether one of the names of a call can be that of a directory.
 func (s *caller) directory(c *call, which int) bool {
 	name := s.read(c.pid, c.path[which])
 	if name == "" {
@@ -108,7 +108,7 @@ func (s *caller) directory(c *call, which int) bool {
 	return true
 }
 
-// read is a string in a caller's memory; empty: it cannot be read.
+// read reads a string from a caller's memory. Empty: it cannot be read.
 func (s *caller) read(pid uint32, at uint64) string {
 	text, _ := notify.ReadString(pid, uintptr(at), s.text[:])
 	return text
@@ -147,7 +147,7 @@ func open(at sys.FD, name string, how uint64) (sys.FD, error) {
 	return sys.FD(fd), err
 }
 
-// below opens a directory by a relative name, empty for the one that it begins at.
+// below opens a directory by a name that is relative to base. An empty name means base.
 func (s *caller) below(base, name string) (sys.FD, error) {
 	fd, err := unix.Open(base, asDir|unix.O_CLOEXEC, 0)
 	if err != nil || name == "" {
@@ -159,7 +159,8 @@ func (s *caller) below(base, name string) (sys.FD, error) {
 	if err != unix.EXDEV {
 		return to, err
 	}
-	// It leads out of there, by ".." or an absolute link: the kernel's name for the directory, if it is one in the caller's root.
+	// The name leads out of base, by ".." or an absolute link. So base is opened by the kernel's name for it, if that
+	// leads to it in the caller's root.
 	text, err := s.nameOf(at)
 	if err != nil {
 		return sys.None, err
@@ -175,14 +176,14 @@ func (s *caller) below(base, name string) (sys.FD, error) {
 	return open(s.root, text+"/"+name, inRoot)
 }
 
-// nameOf is the kernel's name for a directory. It is its name in the caller's root only if that leads to it.
+// nameOf returns the kernel's name for a directory. In the caller's root that name may lead elsewhere.
 func (s *caller) nameOf(dir sys.FD) (string, error) {
 	n, err := unix.Readlink("/proc/self/fd/"+strconv.Itoa(int(dir)), s.text[:])
 	return string(s.text[:max(n, 0)]), err
 }
 
-// sameUser reports whether a thread has the rights of this thread's user and group for files. Only root can be somebody else in a
-// sandbox.
+// sameUser reports whether a thread has the same user and group for files as this thread. Only processes of root can
+// change these in a sandbox.
 func sameUser(pid uint32) bool {
 	if os.Geteuid() != 0 {
 		return true

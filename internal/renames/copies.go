@@ -8,18 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copies are those of files that had several names in a lower layer. The overlay makes another copy for each name, and keeps
-// nothing that connects them. What is linked by one of these names has to be the same file as what is linked by another, as after
-// cp(1) -al of a tree with links.
+// copies are copies of files that have several names in a lower layer. The overlay makes a separate copy for each name.
+// But links to two of these names must be links to one file, as after cp(1) -al of a tree with links.
 type copies struct {
 	mu    sync.Mutex
 	known map[number]madeCopy
 }
 
-// maxCopies bounds the memory for them. Files beyond it get a copy for each name.
+// maxCopies bounds the memory for them. Further files get a copy for each name.
 const maxCopies = 100_000
 
-// A number is a file's, with the time when it was made: numbers are used again.
+// A number is the inode number of a file, with the time when the file was made, because inode numbers are used again.
 type number struct {
 	id
 	made unix.StatxTimestamp
@@ -27,7 +26,7 @@ type number struct {
 
 func numberOf(st *unix.Statx_t) number { return number{idOf(st), st.Btime} }
 
-// A madeCopy is where a copy was.
+// A madeCopy is a copy, and the path that it had.
 type madeCopy struct {
 	number
 	dir, name string
@@ -53,8 +52,8 @@ func (c *copies) add(of *unix.Statx_t, s *caller, p place) {
 	}
 }
 
-// link makes a name a link to the copy of a file, as long as nobody has written to that: from then on the names are of different
-// files. The caller's root leads to the copy, with what is hidden and read-only there.
+// link makes a name a link to the copy of a file, unless somebody has written to the copy: then the names are of
+// different files. It looks the copy up in the caller's root, with everything that is hidden or read-only there.
 func (c *copies) link(of *unix.Statx_t, s *caller, to place) bool {
 	c.mu.Lock()
 	made, ok := c.known[numberOf(of)]
@@ -82,7 +81,7 @@ func (c *copies) link(of *unix.Statx_t, s *caller, to place) bool {
 	return false
 }
 
-// unwritten reports whether a copy is as the file is.
+// unwritten reports whether a copy still equals the file.
 func unwritten(a, b *unix.Statx_t) bool {
 	return a.Mode == b.Mode && a.Uid == b.Uid && a.Gid == b.Gid && a.Size == b.Size && a.Mtime == b.Mtime
 }

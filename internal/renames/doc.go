@@ -13,8 +13,8 @@
 //     attributes and access control lists, and everything else by link(2), so that files keep their identity.
 //  3. One rename puts that tree in place, as the flags of the call say.
 //  4. It removes the old names. It moves what somebody made or replaced there meanwhile. Where somebody made something
-//     at the new name too, both stay, and the old directory with it. Each name goes to another temporary directory before
-//     it is removed, and only what is seen there is removed.
+//     at the new name too, both stay, and the old directory with it. Each name goes to another temporary directory
+//     before it is removed, and only what is seen there is removed.
 //
 // So other processes find each file under its old name, its new name or both. With RENAME_EXCHANGE one of the two
 // directories is under a temporary name for a moment. This differs from a rename by the kernel: the directories are new

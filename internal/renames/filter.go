@@ -10,10 +10,11 @@ import (
 	"github.com/nsrun/nsrun/internal/seccomp"
 )
 
-// calls are what the filter tells of.
+// calls are the calls that the filter reports.
 var calls = append([]uint32{unix.SYS_RENAMEAT2, unix.SYS_RENAMEAT, unix.SYS_LINKAT, unix.SYS_LANDLOCK_RESTRICT_SELF}, oldCalls...)
 
-// filter tells of calls; else it answers as deny does, which has to refuse the calls of other architectures.
+// filter returns a filter that reports calls. Otherwise it answers as deny does, which must refuse the calls of other
+// architectures.
 func filter(deny []unix.SockFilter) []unix.SockFilter {
 	f := make([]unix.SockFilter, 0, len(calls)+5+len(deny))
 	f = append(f,

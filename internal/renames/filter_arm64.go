@@ -4,5 +4,5 @@ package renames
 
 var oldCalls []uint32
 
-// sysLink is link(2), which there is not.
+// sysLink is link(2), which this architecture does not have.
 const sysLink = -1

@@ -8,15 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ids are the user and the group that this thread is for files.
+// ids returns the user and the group that this thread has for files.
 func ids() (user, group int) {
 	user, _ = unix.SetfsuidRetUid(-1) // which is nobody's, and so changes nothing: setfsuid(2)
 	group, _ = unix.SetfsgidRetGid(-1)
 	return user, group
 }
 
-// become makes this thread, which is root's, another user for files, without groups; zero: it stays who it is. The real and
-// effective ids stay: as the owner of the sandbox's user namespace it may look into the sandbox. back undoes it.
+// become gives this thread of root the user and group id for files, and no other groups. Zero: nothing changes. The
+// real and effective ids stay, because as the owner of the sandbox's user namespace the thread may look into the
+// sandbox. back undoes it.
 func become(id int) (back func() bool, ok bool) {
 	if id == 0 {
 		return func() bool { return true }, true
@@ -31,7 +32,7 @@ func become(id int) (back func() bool, ok bool) {
 		for i, g := range groups {
 			list[i] = uint32(g)
 		}
-		// Of this thread alone: syscall.Setgroups is for all of them.
+		// For this thread only: syscall.Setgroups changes all threads.
 		_, _, e := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(list)), uintptr(unsafe.Pointer(unsafe.SliceData(list))), 0)
 		_ = unix.Setfsgid(group)
 		_ = unix.Setfsuid(user) // last: it takes capabilities away

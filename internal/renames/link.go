@@ -11,13 +11,14 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// An overlay that a user namespace mounts gives a file of a lower layer another inode number when it is copied up, and keeps the
-// old one for the name that was known. So after link(2) the two names have different numbers, and programs take them for two
-// files: cp(1) of one over the other would empty both. The old name is made a link to the new one (join).
+// An overlay that a user namespace mounts gives a file of a lower layer another inode number when it is copied up, but
+// keeps the old number for a name that it has looked up before. So after link(2) the two names have different numbers,
+// and programs take them for two files: cp(1) of one over the other would empty both. So the old name is made a link to
+// the new one (join).
 //
-// git links the objects of a local repository into a clone, and dies where the new name has another number than the old one had
-// before. So for git the known name goes to the new place (trade). Where that does not help, git is told that the names lie on
-// different file systems (EXDEV), and copies.
+// git links the objects of a local repository into a clone, and fails if the new name has another number than the old
+// one had before. So for git the old name itself is moved to the new place (trade). If that does not help, git gets
+// EXDEV, as for different file systems, and copies.
 
 // isLink reports whether a call is link(2) or linkat(2).
 func isLink(nr int32) bool { return nr == unix.SYS_LINKAT || nr == sysLink }
@@ -39,7 +40,7 @@ func (s *Server) link(l notify.Listener, n *notify.Notification) {
 	}
 }
 
-// isGit reports whether a thread says that it is git's.
+// isGit reports whether a thread has the name of git.
 func isGit(pid uint32) bool {
 	b, err := os.ReadFile(notify.Proc(pid, "comm"))
 	return err == nil && string(b) == "git\n"
@@ -71,8 +72,9 @@ func (s *caller) link(l notify.Listener, c *call, known *copies) {
 	}
 }
 
-// link makes a link that has the number of the other name; for git that which the file had, or EXDEV. Any other error is for the
-// kernel to find again. It does not follow a symbolic link: with follow, one is left to the kernel.
+// link makes a link that has the same inode number as the other name; for git, the number that the file had before, or
+// it returns EXDEV. With any other error the kernel carries out the call. It follows no symbolic link: with follow, the
+// kernel does that.
 func (m *move) link(s *caller, known *copies, follow, git bool) error {
 	before, err := m.from.stat()
 	if err != nil || isDir(&before) || mounted(&before) || !m.overlay() {
@@ -111,7 +113,7 @@ func (m *move) link(s *caller, known *copies, follow, git bool) error {
 	return unix.EXDEV
 }
 
-// hold opens the old name, if it is still that of the file that has been linked.
+// hold opens the old name, if it is still a name of the file that was linked.
 func (m *move) hold(before *unix.Statx_t) (file sys.FD, ok bool) {
 	const how = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
 	n, err := sys.Openat2(int(m.from.dir), m.from.name, unix.O_PATH|unix.O_NOFOLLOW, 0, how)
@@ -133,15 +135,15 @@ func (m *move) hold(before *unix.Statx_t) (file sys.FD, ok bool) {
 	return file, true
 }
 
-// join makes the old name a link to the new one. Where that fails, as in a directory that cannot be written to, the link is there
-// all the same.
+// join makes the old name a link to the new one. If that fails, for example in a read-only directory, the new link
+// exists anyway.
 func (m *move) join(file sys.FD) {
 	if known, err := m.replace(file, &m.to); err == nil {
 		_ = known.unlink()
 	}
 }
 
-// trade gives the new place the name that the file is known by, and the old one a link to it.
+// trade moves the old name to the new place, and puts a link to the file in its place.
 func (m *move) trade(file sys.FD) error {
 	known, err := m.replace(file, nil)
 	if err != nil {
@@ -153,9 +155,9 @@ func (m *move) trade(file sys.FD) error {
 	return err
 }
 
-// replace puts a link to a file in the place of the old name, and moves the name that the file is known by to a temporary one. The
-// link is to that name where there is no other. Meanwhile the old name is a symbolic link to the file, so that it can be opened
-// all the time. Others can replace the old name at any moment. So names are only exchanged, and what comes back is looked at.
+// replace moves the old name to a temporary one, and puts a link to the file in its place: a link to by, or, if that is
+// nil, to the temporary name. In between, the old name is a symbolic link to the file, so that it can always be opened.
+// Others can replace the old name at any moment. So names are only exchanged, and then it is checked what came back.
 func (m *move) replace(file sys.FD, by *place) (known place, err error) {
 	dir := m.from.dir
 	known, made := place{dir, temporary()}, place{dir, temporary()}
@@ -192,9 +194,9 @@ func (m *move) replace(file sys.FD, by *place) (known place, err error) {
 	return known, err
 }
 
-// settle removes a temporary name that has the symbolic link. Anything else goes to the old name in exchange. If ours, our own file,
-// comes back for it, somebody has replaced that file meanwhile, and it is removed. Where others are faster all the time, the
-// temporary name stays, and no file is lost.
+// settle removes a temporary name that is the symbolic link. If it is something else, settle exchanges it with the old
+// name. If our own file (ours) comes back then, somebody has replaced it meanwhile, and settle removes it. If others
+// are faster each time, the temporary name stays, and no file is lost.
 func (m *move) settle(p place, link string, ours func() bool) {
 	for tries := range 4 {
 		text := make([]byte, len(link)+1)
@@ -232,7 +234,7 @@ func linkat(from, to place) error {
 	return sys.Retry(func() error { return unix.Linkat(int(from.dir), from.name, int(to.dir), to.name, 0) })
 }
 
-// unlink removes a name that is no mount's.
+// unlink removes a name that is not a mount point.
 func (p place) unlink() error {
 	if !p.free() {
 		return unix.EBUSY

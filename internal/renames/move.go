@@ -13,10 +13,10 @@ import (
 // Prefix begins the temporary names. If this process is killed, directories of such names can be left.
 const Prefix = ".nsrun-moving-"
 
-// errLeave leaves a call to the kernel, which refuses it with EXDEV.
+// errLeave means that the kernel carries out the call, and refuses it with EXDEV.
 var errLeave = errors.New("to be left to the kernel")
 
-// A place is a name in a directory that is held.
+// A place is a name in an open directory.
 type place struct {
 	dir  sys.FD
 	name string
@@ -26,7 +26,7 @@ type place struct {
 type move struct {
 	from, to place
 	flags    uint32
-	waits    func() bool // the caller still does
+	waits    func() bool // whether the caller still waits
 }
 
 func (m *move) close() {
@@ -34,7 +34,7 @@ func (m *move) close() {
 	m.to.dir.Close()
 }
 
-// stat looks at a name. The kernel has to say what is the root of a mount (Linux 5.8).
+// stat looks at a name. The kernel must tell whether that is the root of a mount (Linux 5.8).
 func (p place) stat() (st unix.Statx_t, err error) {
 	err = sys.Statx(int(p.dir), p.name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS|unix.STATX_BTIME|unix.STATX_MNT_ID, &st)
 	if err == nil && st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
@@ -43,7 +43,7 @@ func (p place) stat() (st unix.Statx_t, err error) {
 	return st, err
 }
 
-// free reports whether a name is not that of a mount: then it can never become that, see doc.go.
+// free reports whether a name is not a mount point. It can never become one, see doc.go.
 func (p place) free() bool {
 	st, err := p.stat()
 	return err == unix.ENOENT || err == nil && !mounted(&st)
@@ -58,8 +58,8 @@ func sameFile(a, b *unix.Statx_t) bool {
 	return a.Ino == b.Ino && a.Dev_major == b.Dev_major && a.Dev_minor == b.Dev_minor
 }
 
-// linked reports whether two names are links to one file. An overlay can have different numbers for them: then it is what the
-// kernel changes for all of its names, and nobody can choose.
+// linked reports whether two names are links to one file. An overlay can show different inode numbers for them. Then it
+// compares what the kernel changes for all names of a file, and nobody can choose.
 func linked(a, b *unix.Statx_t) bool {
 	return sameFile(a, b) || a.Nlink > 1 && a.Nlink == b.Nlink && a.Mode == b.Mode && a.Size == b.Size && a.Ctime == b.Ctime && a.Btime == b.Btime
 }
@@ -75,7 +75,7 @@ func same(a, b sys.FD) bool {
 	return sameFile(&st[0], &st[1]) && st[0].Mnt_id == st[1].Mnt_id
 }
 
-// rename is renameat2(2), for names that are no mounts.
+// rename is renameat2(2), for names that are not mount points.
 func rename(from, to place, flags uint32) error {
 	if !from.free() || !to.free() {
 		return unix.EBUSY
@@ -98,7 +98,7 @@ func (m *move) overlay() bool {
 	return st[0].Mnt_id == st[1].Mnt_id && unix.Fstatfs(int(m.from.dir), &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC
 }
 
-// carry does what the kernel refuses with EXDEV, unless it no longer does.
+// carry does what the kernel refuses with EXDEV, unless the kernel does it now.
 func (m *move) carry() error {
 	switch err := m.kernel(); {
 	case err == nil:
@@ -111,8 +111,8 @@ func (m *move) carry() error {
 	return m.shift(m.from, m.to, m.flags)
 }
 
-// exchange exchanges two names, at least one of which is a directory that the kernel does not rename. One waits under a temporary
-// name meanwhile.
+// exchange exchanges two names, at least one of which is a directory that the kernel does not rename. In between, one
+// of them has a temporary name.
 func (m *move) exchange() error {
 	for _, p := range [...]place{m.from, m.to} { // before anything is done
 		st, err := p.stat()
@@ -140,7 +140,7 @@ func (m *move) exchange() error {
 
 func temporary() string { return Prefix + sys.RandomText(12) }
 
-// shift renames something, by the kernel if that does it. The name to is in a directory that is no mount.
+// shift renames something, by the kernel if possible.
 func (m *move) shift(from, to place, flags uint32) error {
 	if err := rename(from, to, flags); err != unix.EXDEV {
 		return err
@@ -196,7 +196,7 @@ func (m *move) shift(from, to place, flags uint32) error {
 	return nil
 }
 
-// makeDir makes a directory of a temporary name beside p.
+// makeDir makes a directory with a temporary name beside p.
 func (p place) makeDir() (made place, dir sys.FD, err error) {
 	made = place{p.dir, temporary()}
 	if err := unix.Mkdirat(int(made.dir), made.name, 0o700); err != nil {
@@ -208,7 +208,7 @@ func (p place) makeDir() (made place, dir sys.FD, err error) {
 	return made, dir, err
 }
 
-// is reports whether a name is still that of a file.
+// is reports whether a place still has this file.
 func (p place) is(st *unix.Statx_t) bool {
 	now, err := p.stat()
 	return err == nil && sameFile(&now, st)
@@ -222,7 +222,7 @@ func (p place) rmdir() error {
 	return unix.Unlinkat(int(p.dir), p.name, unix.AT_REMOVEDIR)
 }
 
-// openDir opens a directory that is not a mount's (EBUSY), and says what it is.
+// openDir opens a directory, and returns its stat. If it is a mount point, the error is EBUSY.
 func openDir(p place) (fd sys.FD, st unix.Statx_t, err error) {
 	const how = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
 	n, err := sys.Openat2(int(p.dir), p.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, how)
@@ -242,7 +242,7 @@ func openDir(p place) (fd sys.FD, st unix.Statx_t, err error) {
 	return fd, st, err
 }
 
-// empty says what is wrong with a name that a directory is to have: it may be an empty one's, or nobody's.
+// empty returns an error unless a place has nothing or an empty directory.
 func empty(p place) error {
 	fd, _, err := openDir(p)
 	if err != nil {

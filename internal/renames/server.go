@@ -19,13 +19,13 @@ import (
 
 // A Server renames directories for the processes of one sandbox. The zero Server is ready to be attached.
 type Server struct {
-	// Root is the id outside of user and group 0 of the sandbox, if the processes have ids of their own: calls are made as that user.
-	// Zero: as this process's.
+	// Root is the outer id of the sandbox's user and group 0, if the processes have ids of their own. Calls are made with
+	// that id. Zero: with this process's ids.
 	Root int
 
 	running sync.WaitGroup
 	moving  sync.Mutex // one directory at a time is carried over
-	acting  sync.Mutex // and one call of those that need a thread of their own is answered: a command can make thousands at once
+	acting  sync.Mutex // one call at a time is answered on a thread of its own: a command can make thousands at once
 
 	copies     copies      // of linked files
 	restricted atomic.Bool // a process has restricted itself by Landlock: see doc.go
@@ -36,7 +36,7 @@ type Server struct {
 	stop   sys.FD   // an eventfd, from then on: readable when all is to end
 	awoken bool
 
-	// Of the thread that is told.
+	// For the thread that gets the calls.
 	own  bool // it is this Server's
 	seen caller
 
@@ -44,9 +44,9 @@ type Server struct {
 	gone  bool
 }
 
-// Attach makes c a command whose directories can be renamed. deny, a filter, is installed with it, and must not be among the
-// command's others. Where the kernel has no listener for it, deny alone is, see Supervisor.Without. Supervisors and observers that
-// are attached later serve this one. Close has to be called.
+// Attach makes c a command whose directories can be renamed. It installs the filter deny, which must not be among the
+// command's other filters. If the kernel provides no listener, only deny is installed, see Supervisor.Without.
+// Supervisors and observers that are attached later serve this Server too. Close must be called.
 func (s *Server) Attach(c *sandbox.Options, deny []unix.SockFilter) {
 	f := filter(deny)
 	c.Observer = &sandbox.Observer{Filter: f, Look: func(*notify.Notification) {}, Handle: s.handle, Answers: answers}
@@ -56,7 +56,7 @@ func (s *Server) Attach(c *sandbox.Options, deny []unix.SockFilter) {
 // answers reports whether a call is one that Handle answers.
 func answers(nr int32) bool { return slices.Contains(calls, uint32(nr)) }
 
-// Close ends it, when the sandbox has ended, and waits for what is being done.
+// Close must be called when the sandbox has ended. It waits for renames that have begun.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.ended = true
@@ -78,7 +78,7 @@ func (s *Server) Close() {
 	}
 }
 
-// start begins to serve. Until the first call the runtime's poller waits for it, and takes no thread.
+// start begins to serve. Until the first call, the runtime's poller waits, which takes no thread.
 func (s *Server) start(l *os.File) error {
 	if l == nil {
 		return nil // there is none
@@ -120,7 +120,7 @@ func (s *Server) await(f *os.File) {
 	}
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	stop, err2 := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	// The poller would be woken by each call.
+	// Otherwise each call would wake the poller.
 	_ = f.Close()
 	s.idle = nil
 	if err == nil && err2 == nil {
@@ -134,14 +134,14 @@ func (s *Server) await(f *os.File) {
 	}
 }
 
-// readable reports whether something can be read, or never will be.
+// readable reports whether there is something to read, or the end.
 func readable(fd uintptr) bool {
 	p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(p[:], 0)
 	return err == nil && n > 0
 }
 
-// serve answers until the sandbox has ended.
+// serve answers calls until the sandbox has ended.
 func (s *Server) serve(l notify.Listener) {
 	s.unprivileged(func() {
 		s.own = true
@@ -155,9 +155,9 @@ func (s *Server) serve(l notify.Listener) {
 	})
 }
 
-// unprivileged calls f on a thread without capabilities, which commands in a sandbox do not have either, or not here. The thread
-// goes on afterwards: for the kernel it may be the parent of sandboxes, which end with it. False: it cannot be had, and f was not
-// called.
+// unprivileged calls f on a thread without capabilities: commands in a sandbox have none outside of it. The thread must
+// not end: for the kernel it may be the parent of sandboxes, which would end with it. False: the capabilities could not
+// be dropped, and f was not called.
 func (s *Server) unprivileged(f func()) bool {
 	runtime.LockOSThread()
 	asBefore, ok := become(s.Root)
@@ -171,7 +171,7 @@ func (s *Server) unprivileged(f func()) bool {
 	return ok
 }
 
-// handle answers a call, or has somebody answer it who has time, or fewer rights.
+// handle answers a call, or starts a goroutine that does so, if it takes time, or must be done with fewer rights.
 func (s *Server) handle(l notify.Listener, n *notify.Notification) {
 	s.using.Lock()
 	defer s.using.Unlock()
@@ -202,7 +202,7 @@ func (s *Server) handle(l notify.Listener, n *notify.Notification) {
 	}
 }
 
-// apart answers a call that somebody with more rights was told of.
+// apart answers a call with fewer rights than the thread that got it has.
 func (s *Server) apart(l notify.Listener, c *call) {
 	var m *move
 	done := s.act(func(seen *caller) { m = seen.begin(l, c) })
@@ -214,7 +214,7 @@ func (s *Server) apart(l notify.Listener, c *call) {
 	}
 }
 
-// act calls f on a thread without capabilities, when nobody else does. False: f was not called.
+// act calls f on a thread without capabilities, one call at a time. False: f was not called.
 func (s *Server) act(f func(*caller)) bool {
 	s.acting.Lock()
 	defer s.acting.Unlock()
@@ -225,8 +225,8 @@ func (s *Server) act(f func(*caller)) bool {
 	})
 }
 
-// begin answers a call by a rename that the kernel does, or leaves it to the kernel. If the directory has to be carried over, it
-// returns how.
+// begin answers a call: it renames by the kernel, or lets the kernel carry out the call. If the directory has to be
+// carried over, it answers nothing and returns the move.
 func (s *caller) begin(l notify.Listener, c *call) *move {
 	s.close() // the caller may have another root by now, or be another process
 	if !s.open(c.pid) {
@@ -238,7 +238,7 @@ func (s *caller) begin(l notify.Listener, c *call) *move {
 		l.Proceed(c.id)
 		return nil
 	}
-	// What was found by the caller's number was its own only if it still waits.
+	// What was found by the caller's number is the caller's own only if it still waits.
 	m.waits = func() bool { return l.Valid(c.id) }
 	if m.waits() {
 		switch err := m.kernel(); {
@@ -256,7 +256,7 @@ func (s *caller) begin(l notify.Listener, c *call) *move {
 	return nil
 }
 
-// carry does what takes its time, and answers the call.
+// carry carries a directory over, which takes time, and answers the call.
 func (s *Server) carry(l notify.Listener, id uint64, m *move) {
 	defer m.close()
 	s.moving.Lock()

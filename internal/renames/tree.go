@@ -12,13 +12,13 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Bounds of the work for one call. Beyond them the kernel refuses it, with EXDEV.
+// Bounds of the work for one call. Beyond them the kernel refuses the call, with EXDEV.
 const (
 	maxEntries = 1 << 20
 	maxDepth   = 200 // two descriptors for each level
 )
 
-// id names a file.
+// id identifies a file.
 type id struct {
 	major, minor uint32
 	ino          uint64
@@ -26,16 +26,17 @@ type id struct {
 
 func idOf(st *unix.Statx_t) id { return id{st.Dev_major, st.Dev_minor, st.Ino} }
 
-// A tree is the new one of a directory that is carried over.
+// A tree is the new tree of a directory that is carried over.
 type tree struct {
 	move  *move
 	root  sys.FD
-	aside sys.FD        // a directory for what is about to be removed
-	links map[id]string // where the files are that had several names: an overlay gives each name of a lower file one of its own
-	made  map[id]bool   // the names that were made, as they are in the new tree
+	aside sys.FD        // a directory for names that are about to be removed
+	links map[id]string // the first new path of each file with several names: an overlay copies a lower file for each name
+	made  map[id]bool   // the files in the new tree
 }
 
-// scan says what is in the way of carrying a directory over, before anything is done: EBUSY if something is mounted in it.
+// scan returns an error if a directory cannot be carried over, before anything is done: EBUSY if something is mounted
+// in it.
 func (m *move) scan(p place) error {
 	n := 0
 	return m.scanDir(p, &n, 0)
@@ -64,7 +65,7 @@ func (m *move) scanDir(p place, n *int, depth int) error {
 	})
 }
 
-// each calls f for all that is in a directory, until there is an error. It is EBUSY where something is mounted.
+// each calls f for everything in a directory, until there is an error. If something is mounted in it, that is EBUSY.
 func each(dir sys.FD, f func(p place, st *unix.Statx_t) error) error {
 	names, err := sys.Names(int(dir), make([]byte, 32<<10))
 	if err != nil {
@@ -88,7 +89,7 @@ func each(dir sys.FD, f func(p place, st *unix.Statx_t) error) error {
 	return nil
 }
 
-// build makes in fresh what is in old, which is at a path below the directory that is carried over.
+// build makes in fresh what is in old. at is the path of old below the directory that is carried over.
 func (t *tree) build(old, fresh sys.FD, at string, depth int) error {
 	switch {
 	case depth == maxDepth:
@@ -153,7 +154,7 @@ func (t *tree) link(p place, fresh sys.FD, st *unix.Statx_t, at string) error {
 	}
 }
 
-// finish makes a new directory what the old one is, but for what is in it.
+// finish gives a new directory the attributes, owner, mode and times of the old one.
 func finish(old, fresh sys.FD, st *unix.Statx_t) error {
 	if err := copyAttributes(old, fresh); err != nil {
 		return err
@@ -168,7 +169,7 @@ func finish(old, fresh sys.FD, st *unix.Statx_t) error {
 	return unix.UtimesNanoAt(int(fresh), ".", times, 0)
 }
 
-// copyAttributes makes the extended attributes of a directory, its access control lists among them, those of another one.
+// copyAttributes gives a directory the extended attributes of another one, with its access control lists.
 func copyAttributes(from, to sys.FD) error {
 	want, err := attributes(from)
 	if err != nil {
@@ -199,7 +200,7 @@ func copyAttributes(from, to sys.FD) error {
 	return nil
 }
 
-// attributes are all that a directory has, as far as this process sees them.
+// attributes returns the extended attributes of a directory that this process can see.
 func attributes(fd sys.FD) (map[string]string, error) {
 	list := make([]byte, 64<<10) // XATTR_LIST_MAX
 	n, err := unix.Flistxattr(int(fd), list)
@@ -224,8 +225,9 @@ func attributes(fd sys.FD) (map[string]string, error) {
 	return all, nil
 }
 
-// clear removes the old names of what has new ones, in the same place below fresh. What has none, because somebody made or replaced
-// it meanwhile, gets one, unless somebody has made something at the new name, too: then both stay. What cannot be removed stays.
+// clear removes the old names of files that have a new name, at the same path below fresh. A file without a new name,
+// which somebody made or replaced meanwhile, gets one. If somebody has made something at the new name too, both stay.
+// What cannot be removed stays.
 func (t *tree) clear(old, fresh sys.FD, st *unix.Statx_t, depth int) {
 	if depth > maxDepth {
 		return
@@ -253,8 +255,9 @@ func (t *tree) clear(old, fresh sys.FD, st *unix.Statx_t, depth int) {
 	})
 }
 
-// remove removes the old name of a file that has a new one; nil: what somebody put in the place of an old name gets the new one.
-// Others can put something else there at any moment: so what has the name goes aside, and is looked at there.
+// remove removes the old name of a file that has a new one. With a nil file, somebody has put something else at the old
+// name, and that gets the new name. Others can change the old name at any moment, so it is first moved aside, and
+// checked there.
 func (t *tree) remove(p, to place, file *unix.Statx_t) {
 	aside := place{t.aside, p.name}
 	if rename(p, aside, unix.RENAME_NOREPLACE) != nil {
@@ -268,8 +271,8 @@ func (t *tree) remove(p, to place, file *unix.Statx_t) {
 	_ = rename(aside, p, unix.RENAME_NOREPLACE)
 }
 
-// supersede exchanges what is aside for the file that was made at a new name. There can be something else at any moment: so what
-// comes back is looked at.
+// supersede exchanges the file that is aside with the one that was made at a new name. Others can change the new name
+// at any moment, so it is checked what comes back.
 func (t *tree) supersede(aside, to place) bool {
 	if now, err := to.stat(); err != nil || !t.made[idOf(&now)] || rename(aside, to, unix.RENAME_EXCHANGE) != nil {
 		return false
@@ -298,7 +301,7 @@ func (t *tree) clearDir(p, to place, depth int) {
 	_ = p.rmdir()
 }
 
-// discard removes all that is in a directory that was made.
+// discard removes everything in a directory of the new tree.
 func discard(dir sys.FD, depth int) error {
 	_ = sys.Chmod(int(dir), 0o700)
 	return each(dir, func(p place, st *unix.Statx_t) error {
