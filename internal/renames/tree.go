@@ -67,7 +67,10 @@ func (m *move) scanDir(p place, n *int, depth int) error {
 
 // each calls f for everything in a directory, until there is an error. If something is mounted in it, that is EBUSY.
 func each(dir sys.FD, f func(p place, st *unix.Statx_t) error) error {
-	names, err := sys.Names(int(dir), make([]byte, 32<<10))
+	names, err := sys.SomeNames(int(dir), make([]byte, 32<<10), maxEntries)
+	if err == nil && len(names) > maxEntries {
+		err = errLeave
+	}
 	if err != nil {
 		return err
 	}

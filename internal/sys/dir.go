@@ -3,6 +3,7 @@
 package sys
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -66,7 +67,11 @@ func OwnFile(dir FD, name string, flags int) (*os.File, error) {
 
 // Names lists the directory that fd is open on, unsorted, without "." and "..". buf is room
 // for the kernel's answers.
-func Names(fd int, buf []byte) ([]string, error) {
+func Names(fd int, buf []byte) ([]string, error) { return SomeNames(fd, buf, math.MaxInt) }
+
+// SomeNames is Names for a directory that can have any number of names: where there are more than most, it stops, and returns
+// more than most, but not all.
+func SomeNames(fd int, buf []byte, most int) ([]string, error) {
 	if _, err := unix.Seek(fd, 0, unix.SEEK_SET); err != nil {
 		return nil, err
 	}
@@ -80,7 +85,9 @@ func Names(fd int, buf []byte) ([]string, error) {
 		if n <= 0 {
 			return names, nil
 		}
-		_, _, names = unix.ParseDirent(buf[:n], -1, names)
+		if _, _, names = unix.ParseDirent(buf[:n], -1, names); len(names) > most {
+			return names, nil
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ package sys
 
 import (
 	"os"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -75,5 +76,29 @@ func TestUmaskOfFiles(t *testing.T) {
 		t.Error(err)
 	} else {
 		f.Close()
+	}
+}
+
+// TestSomeNames: of a directory with many names no more are read than it takes to know that there are many.
+func TestSomeNames(t *testing.T) {
+	testenv.Leaks(t)
+	dir := testenv.Dir(t)
+	const all, most = 500, 100
+	for i := range all {
+		if err := os.WriteFile(dir+"/"+strconv.Itoa(i), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	buf := make([]byte, 1<<10)
+	if names, err := SomeNames(fd, buf, most); err != nil || len(names) <= most || len(names) == all {
+		t.Errorf("%d names, %v", len(names), err)
+	}
+	if names, err := SomeNames(fd, buf, all); err != nil || len(names) != all {
+		t.Errorf("all of them: %d, %v", len(names), err)
 	}
 }
