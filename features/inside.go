@@ -75,7 +75,8 @@ func pidProc(b *prog.Builder) {
 	b.Call(prog.SysMount, b.String("proc"), b.String(dir), b.String("proc"), flags, prog.Null)
 }
 
-// tryProcessCounts makes a process where the limit is two for the user: two there are in the user namespace, and more in all.
+// tryProcessCounts makes a process where the limit is two for the user: two there are in the user namespace, and more
+// in all.
 func tryProcessCounts() error {
 	return inside(func(b *prog.Builder) {
 		b.Call(prog.SysPrlimit64, prog.Int(0), prog.Int(unix.RLIMIT_NPROC), b.Words(2, 2).Arg(), prog.Null)

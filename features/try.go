@@ -131,8 +131,8 @@ func tryNotification() error {
 	return tryCookies()
 }
 
-// tryCookies asks for the cookie of a network namespace, which came with the same kernel as what LockedLayers is about: to try
-// that itself takes mounts.
+// tryCookies asks for the cookie of a network namespace, which came with the same kernel as what LockedLayers is about:
+// to try that itself takes mounts.
 func tryCookies() error {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -28,7 +28,7 @@ const prefix = "nsrun-"
 type Group struct {
 	Dir    *os.File
 	Name   string
-	Drop   func(cgroup *os.File) // ends what somebody may have in it before it is ended; nil: nobody has
+	Drop   func(cgroup *os.File) // called by End first, to end what was prepared in it; nil: nothing was
 	parent sys.FD                // owned
 	lock   sys.FD
 }
@@ -47,8 +47,8 @@ func open(at int, name string) (sys.FD, error) {
 	return sys.FD(fd), nil
 }
 
-// findTree opens the root of the cgroup v2 file system as this process may see it, and says
-// where in it its own cgroup is, "." for the root itself.
+// findTree opens the root of the cgroup v2 file system, and returns the path of this process's cgroup in it, "." for
+// the root.
 func findTree() (root sys.FD, own string, err error) {
 	b, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -79,15 +79,15 @@ func findTree() (root sys.FD, own string, err error) {
 		}
 		root.Close()
 	}
-	// Only where there is none: to mount one more would set the options of all (nsdelegate …).
+	// Only if none is mounted: another mount would set the options of all of them (nsdelegate …).
 	if root, err = mountTree(); err != nil {
 		return sys.None, "", errors.Join(errNoTree, err)
 	}
 	return root, inside("/", own), nil
 }
 
-// parseMount reads a line of mountinfo (proc_pid_mountinfo(5)): the root and the mount point of a
-// cgroup v2 file system.
+// parseMount parses a line of mountinfo (proc_pid_mountinfo(5)): the root and the mount point of a cgroup v2 file
+// system.
 func parseMount(line string) (top, at string, ok bool) {
 	left, right, _ := strings.Cut(line, " - ")
 	f := strings.Fields(left)
@@ -113,7 +113,7 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// inside is a cgroup as seen from the root of a mount; "." where it is not below that.
+// inside returns the path of a cgroup below the root of a mount. It is "." if the cgroup is not below that.
 func inside(top, own string) string {
 	rest, ok := strings.CutPrefix(own, strings.TrimSuffix(top, "/"))
 	if !ok || !strings.HasPrefix(rest, "/") || strings.Contains(rest+"/", "/../") {
@@ -142,8 +142,8 @@ func mountTree() (sys.FD, error) {
 	return sys.FD(fd), nil
 }
 
-// MakeTop makes a cgroup below the caller's own, or where that cannot be, below the root, and
-// removes what others have left there.
+// MakeTop makes a cgroup below the caller's own, or, if that fails, below the root. It removes what killed processes of
+// nsrun have left there.
 func MakeTop() (*Group, error) {
 	root, own, err := findTree()
 	if err != nil {
@@ -174,10 +174,10 @@ func MakeTop() (*Group, error) {
 	return nil, err
 }
 
-// tries is how often Make begins anew where somebody removes what it has made.
+// tries is how often Make tries again after somebody has removed the cgroup.
 const tries = 100
 
-// Make makes a cgroup; parent is its own then.
+// Make makes a cgroup, which then owns parent.
 func Make(parent sys.FD) (*Group, error) {
 	for try := 0; ; try++ {
 		name := prefix + strconv.FormatUint(rand.Uint64(), 36)
@@ -215,9 +215,9 @@ func Make(parent sys.FD) (*Group, error) {
 	}
 }
 
-// lockGroup locks a cgroup: who has it for reading, who removes it for writing. A command that sees the file system of cgroups
-// sees it read-only, and can have no lock for writing: so it keeps nobody from having a cgroup, as it could with flock(2) of
-// the directory.
+// lockGroup locks a cgroup: for reading to use it, for writing to remove it. A command sees the cgroup file system only
+// read-only, so it cannot get a lock for writing, and cannot keep anybody from using a cgroup, as it could with
+// flock(2) on the directory.
 func lockGroup(dir sys.FD, access int, kind int16) (sys.FD, error) {
 	fd, err := unix.Openat(int(dir), "cgroup.procs", access|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -231,7 +231,7 @@ func lockGroup(dir sys.FD, access int, kind int16) (sys.FD, error) {
 	return sys.FD(fd), nil
 }
 
-// Abandon leaves the cgroup to who cleans up next, as the end of this process does.
+// Abandon leaves the cgroup to the next Clean, as if this process had ended.
 func (g *Group) Abandon() {
 	g.lock.Close()
 	g.lock = sys.None
@@ -257,8 +257,7 @@ func (g *Group) ID() (uint64, error) {
 	return st.Ino, err
 }
 
-// holdsProcesses says whether processes can be in the cgroup: not where its parent is one for
-// threads.
+// holdsProcesses reports whether processes can be in the cgroup. They cannot if its parent is a cgroup for threads.
 func (g *Group) holdsProcesses() bool {
 	kind, err := g.Read("cgroup.type")
 	return err == nil && strings.TrimSpace(kind) == "domain"
@@ -289,13 +288,13 @@ func (g *Group) Discard() {
 	_ = g.Remove()
 }
 
-// DiscardV1 is Discard for a cgroup of v1, in which nobody is any more.
+// DiscardV1 is Discard for a cgroup of v1, in which no process is any more.
 func (g *Group) DiscardV1() {
 	for deadline := time.Now().Add(endLimit); ; time.Sleep(time.Millisecond) {
 		removeChildren(int(g.Dir.Fd()))
 		err := unix.Unlinkat(int(g.parent), g.Name, unix.AT_REMOVEDIR)
 		if err != unix.EBUSY || time.Now().After(deadline) {
-			break // what stays somebody else clears
+			break // what stays is left to Clean
 		}
 	}
 	g.lock.Close()
@@ -378,7 +377,7 @@ func removeChildren(at int) {
 	}
 }
 
-// Clean removes cgroups of ours that nobody holds and nobody is in.
+// Clean removes cgroups of nsrun that nobody has locked and that have no processes.
 func Clean(parent sys.FD) {
 	for _, name := range subdirs(int(parent)) {
 		if !strings.HasPrefix(name, prefix) {

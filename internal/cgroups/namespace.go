@@ -13,11 +13,12 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// mostLooked is how many cgroups are looked at before it is taken for granted that one can be written to.
+// mostLooked is how many cgroups Reachable checks. If there are more, it returns true.
 const mostLooked = 2000
 
-// Reachable reports whether this user could write to a cgroup, its own or one below, by a file system that is mounted in a
-// cgroup namespace: to kill or stop what else is in it, or to lift limits. What cannot be found out counts as yes.
+// Reachable reports whether this user could write to its own cgroup or one below, through a file system that is mounted
+// in a cgroup namespace. It could then kill or stop other processes, or lift limits. If that cannot be found out, it
+// returns true.
 func Reachable() bool {
 	own, err1 := os.ReadFile("/proc/self/cgroup")
 	infos, err2 := os.ReadFile("/proc/self/mountinfo")
@@ -60,7 +61,7 @@ func reachable(hierarchy, own string, infos []byte, left *int) bool {
 		delegates := hierarchy == "" && slices.Contains(strings.FieldsFunc(options, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' }), "nsdelegate")
 		return !delegates && writable(dir) || reachableBelow(dir, left)
 	}
-	return true // where it is not mounted nobody can look
+	return true // it is not mounted, so it cannot be checked
 }
 
 // reachableBelow looks at the cgroups in dir.

@@ -33,11 +33,11 @@ func (p *Place) Make() (*Group, error) {
 	return g, err
 }
 
-// Clean removes what others of us have left in the place.
+// Clean removes what killed processes of nsrun have left in the place.
 func (p *Place) Clean() { Clean(p.Dir) }
 
-// Find finds the nearest cgroup of cgroup v2, from that of this process upward, in which this process can make others that
-// have controllers: of those that are wanted as many as can be had. Nil: there is none.
+// Find finds the nearest cgroup of v2, from that of this process upward, in which this process can make cgroups with as
+// many of the wanted controllers as possible. Nil: there is none.
 func Find(want []string) (p *Place, have []string) {
 	root, own, err := findTree()
 	if err != nil {
@@ -63,13 +63,13 @@ func Find(want []string) (p *Place, have []string) {
 	}
 }
 
-// usable says that this process can make cgroups, and move processes there.
+// usable reports whether this process can make cgroups in dir, and move processes there.
 func usable(dir sys.FD) bool {
 	return unix.Faccessat(int(dir), ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS) == nil &&
 		unix.Faccessat(int(dir), "cgroup.procs", unix.W_OK, unix.AT_EACCESS) == nil
 }
 
-// EnableAbove gives the cgroups beside one that was made here the controllers that are wanted, and says which they have.
+// EnableAbove enables controllers for a cgroup and those beside it, and returns those of want that they have.
 func EnableAbove(g *os.File, want []string) []string {
 	parent, err := open(int(g.Fd()), "..")
 	if err != nil {
@@ -79,7 +79,7 @@ func EnableAbove(g *os.File, want []string) []string {
 	return enable(parent, want)
 }
 
-// enable has cgroups in dir have controllers, and says which of the wanted ones they have.
+// enable enables controllers for the cgroups in dir, and returns those of want that they have.
 func enable(dir sys.FD, want []string) (have []string) {
 	on := fields(dir, "cgroup.subtree_control")
 	there := fields(dir, "cgroup.controllers")
@@ -110,8 +110,8 @@ func Write(dir int, name, text string) error {
 	return err
 }
 
-// FindV1 finds, of a controller that a hierarchy of cgroup v1 has, the cgroup of this process, if it can make others in
-// there. Nil: it cannot, or the controller is of no such hierarchy.
+// FindV1 finds the cgroup of this process in the hierarchy of v1 that has a controller, if this process can make
+// cgroups there. Nil: it cannot, or no hierarchy of v1 has the controller.
 func FindV1(controller string) *Place {
 	b, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -165,7 +165,8 @@ func parseV1(line, controller string) (top, at string, ok bool) {
 	return unescape(f[3]), unescape(f[4]), true
 }
 
-// Missing are the controllers that no cgroup has that this process could make, in v2 or v1. Nothing is changed.
+// Missing returns the controllers that no cgroup could have that this process can make, in v2 or v1. It changes
+// nothing.
 func Missing(want []string) (missing []string) {
 	have := map[string]bool{}
 	if root, own, err := findTree(); err == nil {
@@ -197,8 +198,8 @@ func Missing(want []string) (missing []string) {
 	return missing
 }
 
-// could are the controllers that cgroups in dir have, or can be given: not where processes are in dir itself, unless that is
-// the root, which has no type.
+// could returns the controllers that cgroups in dir have or can get. They can get none if there are processes in dir
+// itself, unless that is the root, which has no type.
 func could(dir sys.FD) []string {
 	_, err := Read(int(dir), "cgroup.type")
 	if err != nil || len(fields(dir, "cgroup.procs")) == 0 {

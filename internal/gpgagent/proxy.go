@@ -28,8 +28,8 @@ const (
 	maxAnswer  = 2000 // lines of the agent's to one command
 )
 
-// Serve serves those who connect until the context ends or the listener is closed, which it closes. Nothing goes on when it
-// returns.
+// Serve serves those who connect until the context ends or the listener is closed, which it closes. Nothing goes on
+// when it returns.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener) {
 	clients.Serve(ctx, l, maxClients, p.client)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// A book says which runs what is in the layer is of, as far as runs are being merged. It is written before anything is moved, so
-// that whoever goes on after a crash knows it as well.
+// A book says which runs what is in the layer is of, as far as runs are being merged. It is written before anything is
+// moved, so that whoever goes on after a crash knows it as well.
 type book struct {
 	file *os.File
 	runs map[string][]string // by paths below the home directory, the last one last; of a directory, for what is in it

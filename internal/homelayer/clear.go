@@ -10,8 +10,8 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Clear removes from what the command would write to what is in the way of directories and files, by their paths below it:
-// other things, in whose place one of those is to be found or made. It returns what it removed.
+// Clear removes from what the command would write to what is in the way of directories and files, by their paths below
+// it: other things, in whose place one of those is to be found or made. It returns what it removed.
 func (l *Layer) Clear(dirs, files []string) (removed []string) {
 	own := "."
 	if l.run != "" {

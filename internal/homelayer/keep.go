@@ -31,8 +31,8 @@ var (
 type KeepOptions struct {
 	// Replace replaces files of the home directory. False: they are an ErrExists.
 	Replace bool
-	// Held says why something is not to be copied although a directory that it is in is, in words. Empty: it is. Nil: so is all,
-	// also symbolic links that lead out of that directory.
+	// Held says why something is not to be copied although a directory that it is in is, in words. Empty: it is. Nil: so
+	// is all, also symbolic links that lead out of that directory.
 	Held func(name string) string
 }
 
@@ -45,9 +45,9 @@ type Kept struct {
 	Err  error  // why it could not be copied; nil: it was
 }
 
-// Keep copies what is at name in the layer at path to the same place in a home directory. It follows no link, on either side,
-// and files appear there complete. Nobody may use the layer: ErrBusy. What cannot be copied of a directory is in the list with
-// its error; the error that is returned is about all of it.
+// Keep copies what is at name in the layer at path to the same place in a home directory. It follows no link, on either
+// side, and files appear there complete. Nobody may use the layer: ErrBusy. What cannot be copied of a directory is in
+// the list with its error; the error that is returned is about all of it.
 func Keep(layer, home, name string, o KeepOptions) (list []Kept, err error) {
 	fail := func(err error) ([]Kept, error) {
 		return nil, &fs.PathError{Op: "keep", Path: filepath.Join(home, name), Err: sys.Bare(err)}
@@ -105,8 +105,8 @@ type keeper struct {
 	list  []Kept
 }
 
-// way opens the directories on both sides of which one is the parent, and makes those of the home directory that are missing.
-// It closes to.
+// way opens the directories on both sides of which one is the parent, and makes those of the home directory that are
+// missing. It closes to.
 func (k *keeper) way(upper, to sys.FD, dir string) (from, at sys.FD, err error) {
 	if from, err = openAt(upper, ".", unix.O_PATH|unix.O_DIRECTORY); err != nil {
 		to.Close()
@@ -283,8 +283,8 @@ func copyFile(source *os.File, to sys.FD, made string, st *unix.Stat_t) error {
 	return errors.Join(err, f.Close())
 }
 
-// replace puts a file in the place of another, which goes to the layer's directory of those; or, where it cannot be moved there,
-// stays beside it. It returns where it is.
+// replace puts a file in the place of another, which goes to the layer's directory of those; or, where it cannot be
+// moved there, stays beside it. It returns where it is.
 func (k *keeper) replace(to sys.FD, made, name string) (old string, err error) {
 	if err = k.mayBeOld(); err != nil {
 		return "", err
@@ -310,8 +310,8 @@ func (k *keeper) replace(to sys.FD, made, name string) (old string, err error) {
 	return old, nil
 }
 
-// link copies a symbolic link. One that leads out of the directory that is kept has programs outside write to another place than
-// they mean: it is copied if it is named itself, and told of.
+// link copies a symbolic link. One that leads out of the directory that is kept has programs outside write to another
+// place than they mean: it is copied if it is named itself, and told of.
 func (k *keeper) link(from, to sys.FD, one *Kept, depth int) error {
 	base, text := path.Base(one.Path), make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(int(from), base, text)
@@ -332,7 +332,8 @@ func (k *keeper) link(from, to sys.FD, one *Kept, depth int) error {
 	return err
 }
 
-// leadsOut reports whether a link, as many levels below a directory, can lead out of that, whatever other links are in it.
+// leadsOut reports whether a link, as many levels below a directory, can lead out of that, whatever other links are in
+// it.
 func leadsOut(target string, levels int) bool {
 	up, down := 0, false
 	for part := range strings.SplitSeq(target, "/") {

@@ -13,9 +13,9 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// While Keep copies a file it has a temporary name in the home directory. A note in the layer says which one, so that who keeps
-// or removes next, with the layer locked, finds it if Keep was killed. The note is written before the file is made: a letter that
-// says what has the name, the home directory, a zero byte, and the path below it.
+// While Keep copies a file it has a temporary name in the home directory. A note in the layer says which one, so that
+// who keeps or removes next, with the layer locked, finds it if Keep was killed. The note is written before the file is
+// made: a letter that says what has the name, the home directory, a zero byte, and the path below it.
 const (
 	keptBegin    = ".nsrun-"
 	noteName     = "keeping"
@@ -79,7 +79,8 @@ func (l *Layer) tidyKept() error {
 	return unix.Unlinkat(int(l.dir), noteName, 0)
 }
 
-// setAside moves a file to the layer's directory of what was replaced, and returns where it is. Empty: it cannot be moved there.
+// setAside moves a file to the layer's directory of what was replaced, and returns where it is. Empty: it cannot be
+// moved there.
 func (l *Layer) setAside(from sys.FD, made, name string) string {
 	if err := sys.Mkdir(int(l.dir), replacedName, 0o700); err != nil && err != unix.EEXIST {
 		return ""

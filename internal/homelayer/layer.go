@@ -64,9 +64,9 @@ type Layer struct {
 	tidying sync.WaitGroup // see Begun
 }
 
-// Take begins the use of the layer at path, whose last part is its name, by a command. It is made if it is missing, for a
-// project, and for a home directory with its permissions. With apart the command does not have it to itself, so that what it
-// writes is known. Release has to be called.
+// Take begins the use of the layer at path, whose last part is its name, by a command. It is made if it is missing, for
+// a project, and for a home directory with its permissions. With apart the command does not have it to itself, so that
+// what it writes is known. Release has to be called.
 func Take(path, project, home string, perm fs.FileMode, apart bool) (l *Layer, err error) {
 	for tries := 0; ; tries++ {
 		l = &Layer{path: path, home: home, dir: sys.None, lock: sys.None, runLock: sys.None, perm: uint32(perm.Perm())}
@@ -165,7 +165,8 @@ func (l *Layer) makePair(dir sys.FD) error {
 	return err
 }
 
-// fits refuses file systems on which an overlay cannot keep anything: as far as that is known of the type, and of attributes.
+// fits refuses file systems on which an overlay cannot keep anything: as far as that is known of the type, and of
+// attributes.
 func fits(dir sys.FD) error {
 	var st unix.Statfs_t
 	if err := sys.Retry(func() error { return unix.Fstatfs(int(dir), &st) }); err != nil {
@@ -184,8 +185,8 @@ func fits(dir sys.FD) error {
 	return unix.Fremovexattr(int(dir), "user.overlay.nsrun")
 }
 
-// takeUpper makes the layer the command's own. The caller has it locked for writing. Not ok: others use it, and what they
-// wrote has to be merged first.
+// takeUpper makes the layer the command's own. The caller has it locked for writing. Not ok: others use it, and what
+// they wrote has to be merged first.
 func (l *Layer) takeUpper() (ok bool, err error) {
 	if ok, err = l.mergeRuns(); !ok {
 		return false, err
@@ -217,8 +218,8 @@ func (l *Layer) takeUpper() (ok bool, err error) {
 	return err == nil, err
 }
 
-// retireWork puts away what the kernel keeps in work. An overlay that is volatile, as this one is, leaves a mark there, and
-// none is made again where it is. To remove it takes longer than a rename: that is done beside the next command.
+// retireWork puts away what the kernel keeps in work. An overlay that is volatile, as this one is, leaves a mark there,
+// and none is made again where it is. To remove it takes longer than a rename: that is done beside the next command.
 func (l *Layer) retireWork() error {
 	dir, err := openAt(l.dir, workName, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
@@ -240,7 +241,8 @@ func (l *Layer) retireWork() error {
 	return nil
 }
 
-// Begun says that the command runs, so that somebody has time to remove what the one before it left. Release waits for that.
+// Begun says that the command runs, so that somebody has time to remove what the one before it left. Release waits for
+// that.
 func (l *Layer) Begun() {
 	if l != nil && l.run == "" {
 		l.tidying.Go(func() {
@@ -309,8 +311,8 @@ func (l *Layer) takeRun() error {
 	}
 	l.discard = len(l.lower) >= mostPending
 	l.lower = append(l.lower, filepath.Join(l.path, upperName))
-	// Names are in the order in which they were begun, also where the clock was set back: sixteen digits, and what makes them
-	// different.
+	// Names are in the order in which they were begun, also where the clock was set back: sixteen digits, and what makes
+	// them different.
 	began := time.Now().UnixMicro()
 	if len(names) > 0 {
 		last, _, _ := strings.Cut(names[len(names)-1], "-")
@@ -357,8 +359,8 @@ func (l *Layer) Lower() []string { return l.lower }
 // Discard throws away what the command writes, where it has the layer not to itself.
 func (l *Layer) Discard() { l.discard = true }
 
-// Release ends the use of a layer. Nothing of the command runs any more. What it wrote is merged, if nobody else uses the
-// layer; else that is done by who uses it last, or next.
+// Release ends the use of a layer. Nothing of the command runs any more. What it wrote is merged, if nobody else uses
+// the layer; else that is done by who uses it last, or next.
 func (l *Layer) Release() error {
 	if l == nil {
 		return nil

@@ -118,8 +118,8 @@ type Change struct {
 	Size int64  // on disk
 }
 
-// Changes are what is in the layer at path, over a home directory. Runs that are not merged are left out. A directory that
-// whole is about is one change, also where the home directory has it, too; nil: none is.
+// Changes are what is in the layer at path, over a home directory. Runs that are not merged are left out. A directory
+// that whole is about is one change, also where the home directory has it, too; nil: none is.
 func Changes(path, home string, whole func(name string) bool) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		fail := func(err error) {

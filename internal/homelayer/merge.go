@@ -24,8 +24,8 @@ func runNames(runs sys.FD) ([]string, error) {
 	return names, err
 }
 
-// mergeRuns puts what runs wrote into the layer, the oldest first. The caller has it locked for writing, and gets the lock of
-// its users for that, which it has afterwards, if there were runs. Not ok: somebody uses it.
+// mergeRuns puts what runs wrote into the layer, the oldest first. The caller has it locked for writing, and gets the
+// lock of its users for that, which it has afterwards, if there were runs. Not ok: somebody uses it.
 func (l *Layer) mergeRuns() (ok bool, err error) {
 	runs, err := openAt(l.dir, runsName, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err == unix.ENOENT {
@@ -117,9 +117,9 @@ type merger struct {
 	book  *book
 }
 
-// dir moves what is in a directory. Where both sides wrote to one file of it, the other side's files of this directory are
-// left out, all of them: they may belong together, as a database and its log do. Of what
-// the home directory does not have nothing is marked as deleted: where a directory is the layer's alone, overlays list the mark.
+// dir moves what is in a directory. Where both sides wrote to one file of it, the other side's files of this directory
+// are left out, all of them: they may belong together, as a database and its log do. Of what the home directory does
+// not have nothing is marked as deleted: where a directory is the layer's alone, overlays list the mark.
 func (m *merger) dir(from, to, home sys.FD, at string, depth int) error {
 	names, err := sys.Names(int(from), make([]byte, 16<<10))
 	if err != nil {
@@ -232,8 +232,8 @@ func (m *merger) move(from, to, home sys.FD, name, at string, depth int) error {
 	return m.dir(source, target, below, at+name+"/", depth+1)
 }
 
-// rename moves a name from one directory to the other, where it may have to be free. A directory is given the permission
-// that this takes.
+// rename moves a name from one directory to the other, where it may have to be free. A directory is given the
+// permission that this takes.
 func rename(from, to sys.FD, name string, free bool) error {
 	once := func() error {
 		if free {

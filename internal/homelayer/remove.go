@@ -65,8 +65,8 @@ const Retention = 30 * 24 * time.Hour
 // cleanedName is a file in the directory of layers whose age tells when that was cleaned.
 const cleanedName = ".cleaned"
 
-// Clean removes layers that no command has used for some time, and what killed processes left behind. It returns the layers;
-// with dry none of it is removed.
+// Clean removes layers that no command has used for some time, and what killed processes left behind. It returns the
+// layers; with dry none of it is removed.
 func Clean(dir string, unused time.Duration, dry bool) (removed []Info, err error) {
 	list, err := List(dir)
 	for _, in := range list {

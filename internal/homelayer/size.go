@@ -53,7 +53,8 @@ func (l *Layer) Wrote() (bytes, files int64) {
 // due reports whether the layer has to be measured.
 func (l *Layer) due() bool { return !stamped(l.dir, measuredName, often) }
 
-// stamped reports whether a file was made no longer ago than that. The clock may have been set back since: then it was not.
+// stamped reports whether a file was made no longer ago than that. The clock may have been set back since: then it was
+// not.
 func stamped(dir sys.FD, name string, ago time.Duration) bool {
 	var st unix.Stat_t
 	if unix.Fstatat(int(dir), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
@@ -63,9 +64,9 @@ func stamped(dir sys.FD, name string, ago time.Duration) bool {
 	return age >= 0 && age <= ago
 }
 
-// Bound removes what makes the layer larger than a number of bytes, now or where it was measured long ago: caches, by their
-// paths below the home directory, the largest first; and where these are not enough, all of it. The command has the layer to
-// itself, and has ended. It returns what was removed, with an empty path for all.
+// Bound removes what makes the layer larger than a number of bytes, now or where it was measured long ago: caches, by
+// their paths below the home directory, the largest first; and where these are not enough, all of it. The command has
+// the layer to itself, and has ended. It returns what was removed, with an empty path for all.
 func (l *Layer) Bound(limit int64, caches []string, now bool) (removed []string, err error) {
 	if l.run != "" || !now && !l.due() {
 		return nil, nil

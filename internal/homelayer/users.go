@@ -15,8 +15,8 @@ import (
 const dying = 5 * time.Second
 
 // vacant waits until no process sees an overlay that writes to a directory, which is told by the end of its path. It is
-// asked only after somebody was killed: what is in its sandbox ends by itself, but not at the same moment. Not: it is still
-// in use.
+// asked only after somebody was killed: what is in its sandbox ends by itself, but not at the same moment. Not: it is
+// still in use.
 func vacant(end string) bool {
 	option := []byte(end + ",")
 	pause := time.Millisecond

@@ -93,8 +93,8 @@ func belowHome(home string, names []string) (list []string) {
 	return list
 }
 
-// LikelyHidden are the names, relative to a home directory, that are hidden in one that has none of what homeSecrets names: those
-// of directories that hold much else stand for what is in them.
+// LikelyHidden are the names, relative to a home directory, that are hidden in one that has none of what homeSecrets
+// names: those of directories that hold much else stand for what is in them.
 func LikelyHidden() []string {
 	names := make([]string, 0, len(homeSecrets))
 	for _, name := range homeSecrets {

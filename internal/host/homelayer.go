@@ -17,8 +17,8 @@ func HomeLayers() (string, error) {
 	return filepath.Join(filepath.Dir(sessions), "homes"), err
 }
 
-// HomeLayer is the layer of a project, for a home directory; both are without symbolic links. An empty project is that of
-// commands without one.
+// HomeLayer is the layer of a project, for a home directory; both are without symbolic links. An empty project is that
+// of commands without one.
 func HomeLayer(home, project string) (string, error) {
 	all, err := HomeLayers()
 	sum := githash.SumSHA256([]byte(home + "\x00" + project))

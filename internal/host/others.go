@@ -11,8 +11,8 @@ import (
 	"github.com/nsrun/nsrun/internal/plan"
 )
 
-// Others are the folders that root may not write to in a sandbox: there it is no more than any user, and these belong to
-// another one. Other users than root get none.
+// Others are the folders that root may not write to in a sandbox: there it is no more than any user, and these belong
+// to another one. Other users than root get none.
 func Others(lists ...[]string) (others []plan.Other) {
 	if os.Geteuid() != 0 {
 		return nil

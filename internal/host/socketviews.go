@@ -504,8 +504,8 @@ func tasks(pid string) (list []string) {
 }
 
 // kernelThreads are the kernel's own processes, which have no sockets with names. All of them are children of kthreadd,
-// the second process of the initial PID namespace; in another one the second is some program. So are, for a moment, the helpers that
-// the kernel executes (core(5), modprobe(8)).
+// the second process of the initial PID namespace; in another one the second is some program. So are, for a moment, the
+// helpers that the kernel executes (core(5), modprobe(8)).
 func kernelThreads() processes {
 	const kernelThread = 1 << 21 // PF_KTHREAD in the kernel's include/linux/sched.h
 	room := make([]byte, 4<<10)

@@ -1,17 +1,17 @@
-// Package idmap gives the commands of a host's root ids of their own: user and group 0 of the sandbox, and all others, are ids that
-// nobody has outside. It imports internal/paths, internal/sandbox, internal/sys and nsexec, and knows neither sessions nor
-// policy.
+// Package idmap gives the commands of a host's root ids of their own: user and group 0 of the sandbox, and all others,
+// are ids that nobody has outside. It imports internal/paths, internal/sandbox, internal/sys and nsexec, and knows
+// neither sessions nor policy.
 //
-// Files keep their owners: what the command may use is shown by idmapped mounts (mount_setattr(2)), in which id n of the disk is
-// id n of the sandbox. For files that are reached in any other way, the command is nobody. This is the difference to a command of
-// root's without own ids, whose ids are those of the host:
+// Files keep their owners: what the command may use is shown by idmapped mounts (mount_setattr(2)), in which id n of
+// the disk is id n of the sandbox. For files that are reached in any other way, the command is nobody. This is the
+// difference to a command of root's without own ids, whose ids are those of the host:
 //
-//   - Capabilities are harmless. CAP_CHOWN, CAP_FOWNER and CAP_DAC_OVERRIDE hold for an inode if its owner and group exist in the
-//     user namespace (capable_wrt_inode_uidgid, user_namespaces(7)). Those of the host's files, devices, terminals, pipes and
-//     entries of /proc do not.
+//   - Capabilities are harmless. CAP_CHOWN, CAP_FOWNER and CAP_DAC_OVERRIDE hold for an inode if its owner and group
+//     exist in the user namespace (capable_wrt_inode_uidgid, user_namespaces(7)). Those of the host's files, devices,
+//     terminals, pipes and entries of /proc do not.
 //   - Root's own files are out of reach too, if permissions protect them from others.
 //
-// Ids from First on are used. sssd(8) assigns ids below 2000200000 by default. systemd leaves 1879048192 to 2147352575 to nobody
-// (UIDS-GIDS): files of images that are not the host's own belong to the ids from 2147352576 on. All sandboxes have the same ids.
-// Their processes do not see each other.
+// Ids from First on are used. sssd(8) assigns ids below 2000200000 by default. systemd leaves 1879048192 to 2147352575
+// to nobody (UIDS-GIDS): files of images that are not the host's own belong to the ids from 2147352576 on. All
+// sandboxes have the same ids. Their processes do not see each other.
 package idmap

@@ -13,15 +13,15 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// A Door is a directory of the host that not everybody may enter, with paths in it that a sandbox with own ids is to have: to that
-// root is not root. In the sandbox something else stands in its place: directories that everybody may enter, and nothing but these
-// paths.
+// A Door is a directory of the host that not everybody may enter, with paths in it that a sandbox with own ids needs.
+// In such a sandbox root is not root for the directory. So the sandbox gets another directory in its place, which
+// everybody may enter, and which contains only these paths.
 type Door struct {
 	Dir   string   // the outermost such directory
 	Paths []string // below it, as they are on the host
 }
 
-// Doors are those that lie in the way to paths, unless a directory of open is in the way before.
+// Doors returns the doors on the way to the paths in list, unless a directory in open comes first.
 func Doors(list, open []string) (doors []Door) {
 	for _, path := range list {
 		dir := closed(path, open)
@@ -36,7 +36,7 @@ func Doors(list, open []string) (doors []Door) {
 	return doors
 }
 
-// closed is the outermost directory above a path that not everybody may enter. Empty: there is none.
+// closed returns the outermost directory above a path that not everybody may enter. Empty: there is none.
 func closed(path string, open []string) string {
 	for i := 1; i < len(path); i++ {
 		if path[i] != '/' {
@@ -54,7 +54,8 @@ func closed(path string, open []string) string {
 	return ""
 }
 
-// Mount returns a file system with the directories, and with empty files for paths that are files, which is attached nowhere yet.
+// Mount returns a mount that is not attached yet: a file system with the directories, and with empty files for paths
+// that are files.
 func (d *Door) Mount() (*os.File, error) {
 	return filled(d.Dir, func(root int) error {
 		for _, path := range d.Paths {
@@ -66,7 +67,8 @@ func (d *Door) Mount() (*os.File, error) {
 	})
 }
 
-// Masks is for sandbox.Options: what root owns outside, nobody in a sandbox with own ids can open.
+// Masks returns the mount for sandbox.Options.Masks. Root outside owns its files, so nobody in a sandbox with own ids
+// can open them.
 func Masks() (*os.File, error) {
 	return filled("masks", func(root int) error {
 		if err := unix.Mkdirat(root, "d", 0); err != nil {
@@ -76,7 +78,7 @@ func Masks() (*os.File, error) {
 	})
 }
 
-// filled is a small file system in memory that fill fills.
+// filled returns a small file system in memory that fill has filled.
 func filled(name string, fill func(root int) error) (*os.File, error) {
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {

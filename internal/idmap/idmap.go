@@ -16,35 +16,36 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// Ids of a sandbox are those from First on outside, Count of them.
+// The outer ids of a sandbox are Count ids from First on.
 const (
 	First = 0x7800_0000
 	Count = 0x07fe_0000
 )
 
-// Capabilities are those that gain a command nothing outside of its ids. What is not among them either holds beyond files
-// (CAP_SYS_ADMIN could remove a mount that hides something), or is left in a file for others (CAP_SETFCAP, CAP_FSETID).
+// Capabilities are those that give a command no rights outside its ids. The others either apply to more than files
+// (CAP_SYS_ADMIN could remove a mount that hides something), or leave something in a file for others (CAP_SETFCAP,
+// CAP_FSETID).
 const Capabilities = nsexec.Capabilities(1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_KILL |
 	1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_NET_BIND_SERVICE)
 
-// ErrUnsupported says that there can be no idmapped mount of a file system.
+// ErrUnsupported says that a file system cannot have idmapped mounts.
 var ErrUnsupported = errors.New("its file system, or this kernel, cannot show it with other ids")
 
 // Map is the id map of a sandbox.
 func Map() []nsexec.IDMap { return []nsexec.IDMap{{Outside: First, Count: Count}} }
 
-// Own reports whether a file whose owner and group are such ids outside is one of the sandbox's.
+// Own reports whether an outer id is one of the sandbox's.
 func Own(id uint32) bool { return id-First < Count }
 
-// A Namespace is a user namespace with these ids and without processes: mounts are mapped by it. The zero Namespace is made when it
-// is needed, which takes about a millisecond. It can be used by several goroutines.
+// A Namespace is a user namespace with these ids and without processes, by which mounts are mapped. The zero Namespace
+// makes it when it is needed, which takes about a millisecond. It can be used by several goroutines.
 type Namespace struct {
 	mu   sync.Mutex
 	made bool
 	fd   sys.FD
 }
 
-// Close closes it. It can be made again.
+// Close closes it. Mount then makes it again.
 func (n *Namespace) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -54,8 +55,9 @@ func (n *Namespace) Close() {
 	}
 }
 
-// Mount returns the mount of a path, from there on, with these ids, which is attached nowhere yet; with recursive it has the mounts
-// below. A symbolic link in the path is an error, and so is, with ErrUnsupported, a file system that has no such mounts.
+// Mount returns an idmapped mount of a path with these ids, which is not attached yet. With recursive it includes the
+// mounts below the path. A symbolic link in the path is an error. If the file system has no such mounts, the error is
+// ErrUnsupported.
 func (n *Namespace) Mount(path string, recursive bool) (*os.File, error) {
 	fd, err := sys.Openat2(unix.AT_FDCWD, path, unix.O_PATH, 0, unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
@@ -66,7 +68,7 @@ func (n *Namespace) Mount(path string, recursive bool) (*os.File, error) {
 	return n.MountOf(f, recursive)
 }
 
-// MountOf is Mount for an open file; a mount that is attached nowhere takes Linux 6.15.
+// MountOf is Mount for an open file. A file in a mount that is not attached needs Linux 6.15.
 func (n *Namespace) MountOf(f *os.File, recursive bool) (*os.File, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -89,7 +91,8 @@ func (n *Namespace) MountOf(f *os.File, recursive bool) (*os.File, error) {
 		return nil, err
 	}
 	mount := sys.FD(fd)
-	// Private: what is mounted in a copy of a shared mount would be mounted on the host, too (mount_namespaces(7)).
+	// Private, because what is mounted in a copy of a shared mount would also be mounted on the host
+	// (mount_namespaces(7)).
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Propagation: unix.MS_PRIVATE, Userns_fd: uint64(n.fd)}
 	err = unix.MountSetattr(int(mount), "", unix.AT_EMPTY_PATH|all, &attr)
 	switch err {
@@ -104,10 +107,10 @@ func (n *Namespace) MountOf(f *os.File, recursive bool) (*os.File, error) {
 	return nil, err
 }
 
-// errMade ends the process whose namespace was wanted.
+// errMade ends the process that was started only for its namespace.
 var errMade = errors.New("the namespace is there")
 
-// create makes the namespace: that of a sandbox which ends before it has begun.
+// create makes the namespace, as that of a sandbox that ends before its command is executed.
 func create() (ns sys.FD, err error) {
 	ns = sys.None
 	cmd := nsexec.Command("/")

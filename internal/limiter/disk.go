@@ -13,17 +13,17 @@ import (
 	"github.com/nsrun/nsrun/internal/limits"
 )
 
-// A Reading is what a command has written so far.
+// A Reading says how much a command has written so far.
 type Reading struct {
 	Bytes, Files         int64
 	Partial              bool  // something could not be counted
-	UsedBytes, UsedFiles int64 // what everybody together has on that file system
+	UsedBytes, UsedFiles int64 // what is used on that file system, by everybody
 }
 
 // A Reader takes a Reading.
 type Reader func(context.Context) (Reading, error)
 
-// diskWatch reads again and again what a command has written.
+// diskWatch measures at intervals what a command has written.
 type diskWatch struct {
 	read         Reader
 	bytes, files int64 // the limits; 0: none
@@ -35,14 +35,14 @@ type diskWatch struct {
 	most         Reading     // the most that was read
 }
 
-// How often it looks. A look at many files takes its time, and at most a tenth of a processor.
+// How often it measures. With many files that takes long, and it uses at most a tenth of a processor.
 const (
 	shortest = 20 * time.Millisecond
 	longest  = time.Second
 	share    = 10
 )
 
-// newDiskWatch looks first, so that what is there already is known.
+// newDiskWatch measures once, so that what exists already does not count.
 func newDiskWatch(l *limits.Limits, read Reader) (*diskWatch, error) {
 	first, err := read(context.Background())
 	if err != nil {
@@ -78,7 +78,8 @@ func (w *diskWatch) begin(pid int, kill func()) {
 	})
 }
 
-// pause is how long nothing can happen: disks take some gigabytes a second, and some hundred thousand files.
+// pause returns how long the limit cannot be reached: disks take some gigabytes and some hundred thousand files a
+// second.
 func (w *diskWatch) pause(r Reading) time.Duration {
 	const bytesPerSecond, filesPerSecond = 4 << 30, 200_000
 	d := longest
@@ -91,12 +92,12 @@ func (w *diskWatch) pause(r Reading) time.Duration {
 	return max(d, shortest)
 }
 
-// reached says whether a limit is, and notes which one.
+// reached reports whether a limit is reached, and records which one.
 func (w *diskWatch) reached(r Reading) bool {
 	grownBytes, grownFiles := r.UsedBytes-w.first.UsedBytes, r.UsedFiles-w.first.UsedFiles
 	if w.bytes > 0 && r.Bytes <= w.bytes && grownBytes > w.bytes || w.files > 0 && r.Files <= w.files && grownFiles > w.files {
-		// The file system has grown by more than the limit. Others may have written that, or the command where names lead
-		// nowhere: to files without a name, or to directories that it closed.
+		// The file system has grown by more than the limit. Either others wrote that, or the command wrote it where it cannot
+		// be found: to files without a name, or to directories that it closed.
 		bytes, files := unnamed(w.pid)
 		r.Bytes, r.Files = r.Bytes+bytes, r.Files+files
 		if r.Partial {
@@ -113,7 +114,7 @@ func (w *diskWatch) reached(r Reading) bool {
 	return w.over != ""
 }
 
-// end stops looking, and looks for the last time: nothing of the command runs any more.
+// end measures for the last time. No process of the command runs any more.
 func (w *diskWatch) end() {
 	if w == nil {
 		return
@@ -127,7 +128,7 @@ func (w *diskWatch) end() {
 	}
 }
 
-// state is what became of one of the two limits.
+// state fills in what happened to one of the two limits.
 func (w *diskWatch) state(o *limits.Outcome) {
 	switch o.Name {
 	case limits.Disk:
@@ -140,10 +141,10 @@ func (w *diskWatch) state(o *limits.Outcome) {
 	o.Hit, o.Killed = w.over == o.Name || o.Peak > o.Value, w.over == o.Name
 }
 
-// inode is the number of a file.
+// inode identifies a file.
 type inode struct{ dev, ino uint64 }
 
-// unnamed are the files on disks that processes from pid downwards have open, and that have no name any more.
+// unnamed measures the files on disks that have no name any more, and that pid or its descendants have open.
 func unnamed(pid int) (bytes, files int64) {
 	seen := map[inode]bool{}
 	tree(pid, func(proc string) bool {
@@ -170,7 +171,7 @@ func openFiles(proc string, do func(name string, st *unix.Stat_t)) {
 	}
 }
 
-// inMemory reports whether a file lies on a tmpfs: a memfd, or one of the sandbox's /tmp.
+// inMemory reports whether a file is on a tmpfs: it is a memfd, or in the sandbox's /tmp.
 func inMemory(name string) bool {
 	var fs unix.Statfs_t
 	return unix.Statfs(name, &fs) != nil || fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.HUGETLBFS_MAGIC

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Hold holds the limits of one command.
+// A Hold enforces the limits of one command.
 type Hold struct {
 	limits limits.Limits
 	held   []limits.Held
 	v2     *os.File       // the command's cgroup; nil: none
-	own    *cgroups.Group // is v2, where it was made here
+	own    *cgroups.Group // the same, if it was made here
 	v1     []v1Group
 	oom    *oomWatch
 	disk   *diskWatch
@@ -26,15 +26,16 @@ type Hold struct {
 	ended  bool
 }
 
-// v1Group is a cgroup of a hierarchy of v1.
+// v1Group is a cgroup in a hierarchy of v1.
 type v1Group struct {
 	*cgroups.Group
 	controller limits.Controllers
 }
 
-// Hold prepares to hold limits. Where the command is to be in a cgroup of v2 anyway (nil: it is not), that has them, too.
-// What it writes to its session (nil: it has none) is told by read. Where it has no user namespace of its own
-// (sharesUsers), the kernel counts its user's other processes with its own.
+// Hold prepares to enforce limits. in is the cgroup of v2 in which the command runs anyway, which then gets the limits
+// too; nil: there is none. read measures what the command writes to its session; nil: it has no session. sharesUsers
+// says that the command has no user namespace of its own, so that the kernel counts its processes together with others
+// of its user.
 func (h *Host) Hold(l limits.Limits, in *os.File, read Reader, sharesUsers bool) (_ *Hold, err error) {
 	facts, err := h.look(&l)
 	if err != nil {
@@ -72,7 +73,7 @@ func (h *Host) Hold(l limits.Limits, in *os.File, read Reader, sharesUsers bool)
 	return x, nil
 }
 
-// makeV2 makes a cgroup of v2, or takes the one that there is.
+// makeV2 makes a cgroup of v2, or takes in, and sets its limits.
 func (x *Hold) makeV2(h *Host, in *os.File) error {
 	want := x.limits.Wanted() & h.facts.V2
 	if x.v2 = in; in == nil {
@@ -93,7 +94,7 @@ func (x *Hold) makeV2(h *Host, in *os.File) error {
 	return nil
 }
 
-// makeV1 makes a cgroup in each hierarchy.
+// makeV1 makes a cgroup in each hierarchy of v1, and sets its limits.
 func (x *Hold) makeV1(h *Host) error {
 	for _, c := range [...]limits.Controllers{limits.MemoryController, limits.PIDsController, limits.CPUController} {
 		p := h.v1[c]
@@ -120,10 +121,10 @@ func (x *Hold) makeV1(h *Host) error {
 	return nil
 }
 
-// Held says what holds which limit.
+// Held returns the limits, and what enforces each of them.
 func (x *Hold) Held() []limits.Held { return x.held }
 
-// Cgroup is the cgroup of v2 in which the command begins. Nil: none was made here.
+// Cgroup returns the cgroup of v2 that was made for the command. Nil: none was made.
 func (x *Hold) Cgroup() *os.File {
 	if x.own == nil {
 		return nil
@@ -131,10 +132,10 @@ func (x *Hold) Cgroup() *os.File {
 	return x.own.Dir
 }
 
-// Places says that Place has to be called.
+// Places reports whether Place must be called.
 func (x *Hold) Places() bool { return len(x.v1) > 0 || x.limits.Nice > 0 || x.limits.IdleIO }
 
-// Place puts a process, which executes nothing of the command's yet, where its limits are.
+// Place applies limits to a process that has not executed the command yet.
 func (x *Hold) Place(pid int) error {
 	for _, g := range x.v1 {
 		if err := cgroups.Write(int(g.Dir.Fd()), "cgroup.procs", strconv.Itoa(pid)); err != nil {
@@ -142,7 +143,7 @@ func (x *Hold) Place(pid int) error {
 		}
 	}
 	if n := x.limits.Nice; n > 0 {
-		if now, err := unix.Getpriority(unix.PRIO_PROCESS, pid); err == nil && 20-now >= n { // the call tells 20 less it
+		if now, err := unix.Getpriority(unix.PRIO_PROCESS, pid); err == nil && 20-now >= n { // the system call returns 20-nice
 			n = 0
 		}
 		if n > 0 {
@@ -160,7 +161,7 @@ func (x *Hold) Place(pid int) error {
 	return nil
 }
 
-// Begin has limits held that have to be looked after. The command was executed; kill ends all of it.
+// Begin starts to enforce the limits that nsrun measures. The command was executed; kill ends all its processes.
 func (x *Hold) Begin(pid int, kill func()) {
 	if x.oom != nil {
 		x.oom.begin(kill)
@@ -173,8 +174,8 @@ func (x *Hold) Begin(pid int, kill func()) {
 	}
 }
 
-// End says what became of the limits, and gives everything back. Nothing of the command may run any more. Once more it
-// does nothing.
+// End returns what happened to the limits, and releases everything. No process of the command may run any more. Calling
+// it again does nothing.
 func (x *Hold) End() []limits.Outcome {
 	if x == nil || x.ended {
 		return nil
@@ -214,7 +215,7 @@ func (x *Hold) End() []limits.Outcome {
 	return list
 }
 
-// read reads a file of a cgroup, "" where there is none.
+// read reads a file of a cgroup. Empty: there is none.
 func read(dir *os.File, name string) string {
 	if dir == nil {
 		return ""
@@ -229,7 +230,7 @@ type Rlimit struct {
 	Soft, Hard uint64
 }
 
-// Rlimits are the resource limits that hold what they hold. None is above that of this process.
+// Rlimits returns the resource limits that enforce a part of the limits. None is above that of this process.
 func (x *Hold) Rlimits() (list []Rlimit) {
 	add := func(resource int, value int64) {
 		n := uint64(value)

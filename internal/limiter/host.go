@@ -20,7 +20,7 @@ import (
 // several goroutines.
 type Host struct {
 	mu     sync.Mutex
-	asked  limits.Controllers // that were looked for
+	asked  limits.Controllers // the controllers that it looked for
 	facts  limits.Facts
 	v2     *cgroups.Place
 	v1     map[limits.Controllers]*cgroups.Place // by controller
@@ -29,7 +29,7 @@ type Host struct {
 
 var errClosed = errors.New("the limits' host was closed")
 
-// look finds out, once, what the host has for these limits.
+// look finds out what the host has for these limits. It looks for each controller once.
 func (h *Host) look(l *limits.Limits) (limits.Facts, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

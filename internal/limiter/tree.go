@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// sees reports whether tree finds all processes: it takes a kernel with CONFIG_PROC_CHILDREN, and a /proc that shows
-// also those that nobody may look into, as PID 1 is, and as each process can make itself.
+// sees reports whether tree finds all processes. That needs a kernel with CONFIG_PROC_CHILDREN, and a /proc that also
+// shows processes that nobody may look into: PID 1 is one, and each process can make itself one.
 func sees() bool {
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil || hides(string(table)) {
@@ -34,8 +34,8 @@ func hides(table string) (hidden bool) {
 // mostProcs is how many processes tree visits: a command may start new ones faster than they are visited.
 const mostProcs = 50_000
 
-// tree calls do for processes from pid downwards, with their directories in /proc, until that returns false. In a sandbox
-// all are descendants of PID 1.
+// tree calls do for processes from pid downwards, with their directories in /proc, until that returns false. In a
+// sandbox all are descendants of PID 1.
 func tree(pid int, do func(proc string) (more bool)) {
 	todo := []int{pid}
 	for range mostProcs {

@@ -15,21 +15,22 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// usageWatch looks again and again how much memory a command uses, and how many processes it has, where no cgroup holds that.
+// usageWatch measures at intervals how much memory a command uses and how many processes it has, if no cgroup limits
+// that.
 type usageWatch struct {
 	bytes, pids int64 // the limits; 0: none
 	pid         int
-	root        *os.File      // of the sandbox; nil: nobody could look into it yet
-	stop        chan struct{} // nil: it has not begun
+	root        *os.File      // the sandbox's root; nil: it could not be opened yet
+	stop        chan struct{} // nil: it was not started
 	done        sync.WaitGroup
 	over        limits.Name // after end: the limit that was reached; empty: none
 	most        usage
 }
 
-// usage is what a command uses.
+// usage says how much a command uses.
 type usage struct{ bytes, pids int64 }
 
-// often is how often it is looked, unless a look takes more than a tenth of that.
+// often is the interval, if one measurement takes no more than a tenth of it.
 const often = 10 * time.Millisecond
 
 func newUsageWatch(held []limits.Held) *usageWatch {
@@ -83,7 +84,7 @@ func (w *usageWatch) end() {
 	}
 }
 
-// reached says whether a limit is, and notes which one.
+// reached reports whether a limit is reached, and records which one.
 func (w *usageWatch) reached(u usage) bool {
 	w.most.bytes, w.most.pids = max(w.most.bytes, u.bytes), max(w.most.pids, u.pids)
 	switch {
@@ -95,7 +96,7 @@ func (w *usageWatch) reached(u usage) bool {
 	return w.over != ""
 }
 
-// state is what became of one of the two limits.
+// state fills in what happened to one of the two limits.
 func (w *usageWatch) state(o *limits.Outcome) {
 	if w == nil || o.By != limits.ByRunner {
 		return
@@ -112,8 +113,8 @@ func (w *usageWatch) state(o *limits.Outcome) {
 	o.Killed = o.Hit
 }
 
-// look counts. What processes use is first estimated by a number that is never less: reading more takes the kernel a walk
-// through their memory.
+// look measures. It first takes a number that is never less than what processes use, because for the exact one the
+// kernel has to walk through their memory.
 func (w *usageWatch) look() (u usage) {
 	resident := int64(0)
 	var procs []string
@@ -145,7 +146,7 @@ func (w *usageWatch) look() (u usage) {
 	return u
 }
 
-// statm is how much of a process's memory is there, with what it shares with others.
+// statm returns how much memory of a process is resident, with what it shares with others.
 func statm(proc string) int64 {
 	b, _ := os.ReadFile(proc + "/statm")
 	fields := bytes.Fields(b)
@@ -156,8 +157,8 @@ func statm(proc string) int64 {
 	return n * int64(os.Getpagesize())
 }
 
-// rollup is the memory of a process alone, or its part of what several have: of no files, in memory or in swap; and of files
-// in memory, which it has mapped. If ok is false, nobody may know.
+// rollup returns a process's own memory and its share of memory that several processes have: anonymous memory, also in
+// swap (own), and files in memory that it has mapped (shared). Not ok: the kernel does not tell.
 func rollup(proc string) (own, shared int64, ok bool) {
 	b, _ := os.ReadFile(proc + "/smaps_rollup")
 	for line := range bytes.Lines(b) {
@@ -176,7 +177,7 @@ func rollup(proc string) (own, shared int64, ok bool) {
 	return own, shared, len(b) > 0
 }
 
-// files are the files in memory that are the command's: on the file systems that it has of its own, and those without a name.
+// files returns the size of the command's files in memory: those on file systems of its own, and those without a name.
 func (w *usageWatch) files(procs []string) (bytes int64) {
 	root := w.enter(procs)
 	if root == nil {
@@ -200,7 +201,7 @@ func (w *usageWatch) files(procs []string) (bytes int64) {
 	return bytes + memfds(procs)
 }
 
-// enter opens the root of the sandbox, which all processes in it share. Into PID 1 an ordinary user cannot look.
+// enter opens the root of the sandbox, which all processes in it share. An ordinary user cannot open that of PID 1.
 func (w *usageWatch) enter(procs []string) *os.File {
 	for _, proc := range procs {
 		if w.root != nil {
@@ -211,7 +212,7 @@ func (w *usageWatch) enter(procs []string) *os.File {
 	return w.root
 }
 
-// memfds are files without a name, in memory, that processes have open.
+// memfds returns the size of files in memory without a name that processes have open.
 func memfds(procs []string) (bytes int64) {
 	seen := map[inode]bool{}
 	for _, proc := range procs {

@@ -37,8 +37,8 @@ type Options struct {
 	// attach, Layers how many there are.
 	FirstLayer, Layers int
 
-	// Masks is the number of a descriptor in the child: of a mount with a directory d and a file f that nobody in the sandbox can
-	// open, for KindBlock. Zero: they are made, and are the sandbox's.
+	// Masks is the number of a descriptor in the child: of a mount with a directory d and a file f that nobody in the
+	// sandbox can open, for KindBlock. Zero: they are made, and are the sandbox's.
 	Masks int
 
 	// Attached adds what is to be done when the layers are attached, and nothing else was done yet. Nil: nothing is.

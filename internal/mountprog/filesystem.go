@@ -37,8 +37,8 @@ func (o *option) text() string {
 	return escapeComma(o.value)
 }
 
-// newFS makes a file system that is not attached yet. Where a value is too long for fsconfig(2), which paths of layers can
-// be, or has a comma, which overlay takes there since Linux 6.5 only, it is left to mount(2).
+// newFS makes a file system that is not attached yet. Where a value is too long for fsconfig(2), which paths of layers
+// can be, or has a comma, which overlay takes there since Linux 6.5 only, it is left to mount(2).
 func (c *compiler) newFS(fstype string, attrs uint64, opts ...option) tree {
 	t := tree{fd: c.Slot(), source: fstype, fstype: fstype, flags: attrs, classic: c.o.Classic}
 	for i := range opts {

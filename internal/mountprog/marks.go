@@ -11,9 +11,9 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// Marks of hidden names that are made ahead, while a sandbox waits for its Program: making two hundred of them takes as long as
-// a quarter of all that is mounted. They are a guess. A front layer that hides most of them takes them, and mends what it
-// wants otherwise: so what is hidden in the end does not depend on them.
+// Marks of hidden names that are made ahead, while a sandbox waits for its Program: making two hundred of them takes as
+// long as a quarter of all that is mounted. They are a guess. A front layer that hides most of them takes them, and
+// mends what it wants otherwise: so what is hidden in the end does not depend on them.
 
 // Marks are what CompileMarks makes: a tmpfs, which will hold the new root, with a directory for each Group.
 type Marks struct {
@@ -51,7 +51,8 @@ func byDir(paths []string) (groups []Group) {
 	return groups
 }
 
-// CompileMarks adds the operations that make marks, and returns the slot of the tmpfs. There must be a new user namespace.
+// CompileMarks adds the operations that make marks, and returns the slot of the tmpfs. There must be a new user
+// namespace.
 func CompileMarks(b *prog.Builder, groups []Group) (fd prog.Slot) {
 	c := compiler{Builder: b}
 	c.Step("prepare", "/")

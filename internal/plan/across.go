@@ -6,8 +6,8 @@ import (
 	"github.com/nsrun/nsrun/internal/paths"
 )
 
-// Across finds the flag that has two directories be one mount, between which nothing can be renamed or linked while each is
-// written to in place by a rule of its own.
+// Across finds the flag that has two directories be one mount, between which nothing can be renamed or linked while
+// each is written to in place by a rule of its own.
 func (s *Sandbox) Across(a, b string) (Flag, bool) {
 	for _, dir := range [...]string{a, b} {
 		at, readOnly := s.topmost(dir)

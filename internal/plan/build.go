@@ -108,8 +108,8 @@ func (b *building) shown() error {
 	return nil
 }
 
-// firstIn is the index of the first mount of a folder in dir, unless something lies over it: then it is the end, as where
-// there is none.
+// firstIn is the index of the first mount of a folder in dir, unless something lies over it: then it is the end, as
+// where there is none.
 func (b *building) firstIn(dir string, folders []string) int {
 	at := slices.IndexFunc(b.mounts, func(root mounts.Mount) bool {
 		return root.Target != dir && paths.Inside(root.Target, dir) && slices.Contains(folders, root.Target)

@@ -13,9 +13,9 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// Where no mounts can be made, what a Sandbox shows at its own path is allowed there, and what it shows at another one is
-// allowed where it is. Nothing can be put in the place of something else: a copy of the project is at a path of its own,
-// and so is the directory for temporary files.
+// Where no mounts can be made, what a Sandbox shows at its own path is allowed there, and what it shows at another one
+// is allowed where it is. Nothing can be put in the place of something else: a copy of the project is at a path of its
+// own, and so is the directory for temporary files.
 
 // A Host answers what Confine has to know of the files that are there.
 type Host struct {
@@ -44,7 +44,8 @@ var (
 	errOverlay = errors.New("its changes are in an overlay, which needs mounts")
 )
 
-// devices are those of /dev that commands may use. The last two make terminals, of which the other ends are in /dev/pts.
+// devices are those of /dev that commands may use. The last two make terminals, of which the other ends are in
+// /dev/pts.
 var devices = [...]string{"null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts/ptmx"}
 
 // Confine says what takes the place of the mounts. temp is the directory for temporary files.
@@ -71,8 +72,8 @@ func (s *Sandbox) Confine(temp string, h Host) (c Confined, err error) {
 	return c, nil
 }
 
-// moveHome has a home directory in /tmp be one in the directory for temporary files: with mounts it would be an empty one.
-// Programs that may not read their settings give up, and without any they go on.
+// moveHome has a home directory in /tmp be one in the directory for temporary files: with mounts it would be an empty
+// one. Programs that may not read their settings give up, and without any they go on.
 func (c *Confined) moveHome() {
 	const home = "HOME="
 	for i, kv := range c.Env {

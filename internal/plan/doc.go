@@ -7,8 +7,8 @@
 // gathers the facts and uses the mounts.
 //
 // layer.go is the table of what lies over what, which a property test compares with random plans. build.go makes the
-// mounts of each layer, safeenv.go says which variables of the environment are kept from commands, and confine.go is for
-// commands without namespaces.
+// mounts of each layer, safeenv.go says which variables of the environment are kept from commands, and confine.go is
+// for commands without namespaces.
 //
 // # The home directory
 //

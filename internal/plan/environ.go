@@ -101,9 +101,10 @@ func (b *building) otherCaches() (sets [][]string) {
 	return sets
 }
 
-// stores are the variables of programs that link what they install from a store below the home directory, where they find that
-// such a link can be made. In the sandbox none can, since the home directory is another mount. pnpm has its store in the project
-// then, and refuses to change what it has installed from another one; so it is told the place that it has outside.
+// stores are the variables of programs that link what they install from a store below the home directory, where they
+// find that such a link can be made. In the sandbox none can, since the home directory is another mount. pnpm has its
+// store in the project then, and refuses to change what it has installed from another one; so it is told the place that
+// it has outside.
 func (b *building) stores() []string {
 	project := b.first()
 	if b.Layer == nil || project == "" || holder(b.Table, project) != holder(b.Table, b.HomeAt) {
@@ -150,13 +151,14 @@ func writes(plan mounts.Plan, path string) (yes bool) {
 // writable, while /tmp is, and its working directory is not the command's.
 var ownVariables = [...]string{"HOME", "TMPDIR", "TMP", "TEMP", "TEMPDIR", "PWD", "OLDPWD"}
 
-// offline are variables that have programs not try again where there is no network: npm takes 70 seconds for that, cargo 11,
-// pip 8.
+// offline are variables that have programs not try again where there is no network: npm takes 70 seconds for that,
+// cargo 11, pip 8.
 var offline = [...]string{
 	"npm_config_fetch_retries=0", "PIP_RETRIES=0", "CARGO_NET_RETRY=0", "UV_HTTP_RETRIES=0", "YARN_HTTP_RETRY=0", "BUNDLE_RETRY=0",
 }
 
-// acrossMounts has git look for the repository of a folder above it, as outside, although the folder is a mount in the sandbox.
+// acrossMounts has git look for the repository of a folder above it, as outside, although the folder is a mount in the
+// sandbox.
 const acrossMounts = "GIT_DISCOVERY_ACROSS_FILESYSTEM=true"
 
 // given reports whether an environment has a variable; npm takes both forms of its own.
@@ -166,8 +168,8 @@ func given(env []string, kv string) bool {
 	return as || upper
 }
 
-// environment is what a command that runs in dir gets. Of the variables of caches, and of those about a network that is not
-// there, those are set of which the caller has none.
+// environment is what a command that runs in dir gets. Of the variables of caches, and of those about a network that is
+// not there, those are set of which the caller has none.
 func (b *building) environment(dir string) []string {
 	env := []string{}
 	if b.policy.ClearEnv {
@@ -209,7 +211,8 @@ func (b *building) environment(dir string) []string {
 	return AddEnv(env, b.Env, b.policy.Env)
 }
 
-// renameTerminal gives variables with the name of the caller's terminal (GPG_TTY, SSH_TTY) the one that it has in the sandbox.
+// renameTerminal gives variables with the name of the caller's terminal (GPG_TTY, SSH_TTY) the one that it has in the
+// sandbox.
 func (b *building) renameTerminal(env []string) {
 	if !slices.ContainsFunc(b.mounts, func(m mounts.Mount) bool { return m.Kind == mounts.KindDev && m.Source != "" }) {
 		return

@@ -7,8 +7,9 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// Facts are what Build has to know of the host, of its caller, and of the session. Paths are absolute and, where nothing
-// else is said, without symbolic links. The zero Facts describe a host without anything: all that is shown is its root.
+// Facts are what Build has to know of the host, of its caller, and of the session. Paths are absolute and, where
+// nothing else is said, without symbolic links. The zero Facts describe a host without anything: all that is shown is
+// its root.
 type Facts struct {
 	Home     string      // that commands have, as it is named
 	HomeAt   string      // where that is; empty: HomeErr says why nobody knows
@@ -121,8 +122,8 @@ type HomeLayer struct {
 	Lower       []string // what commands before it wrote, and is not in Upper: the newest first. Nil: nothing
 }
 
-// An OtherHome is the home directory that /etc/passwd has for the caller where $HOME is another one: some programs do not
-// look at $HOME. The zero OtherHome is none.
+// An OtherHome is the home directory that /etc/passwd has for the caller where $HOME is another one: some programs do
+// not look at $HOME. The zero OtherHome is none.
 type OtherHome struct {
 	At    string // without symbolic links
 	Perm  fs.FileMode

@@ -28,8 +28,8 @@ func (f *Folders) Check(session string, discards bool) error {
 	return nil
 }
 
-// Hold says why a root of a session cannot be one, since that would hold the directory of sessions, which is named state
-// and will be at at. Nil: all can.
+// Hold says why a root of a session cannot be one, since that would hold the directory of sessions, which is named
+// state and will be at at. Nil: all can.
 func (f *Folders) Hold(state, at string) (root string, why error) {
 	for _, root := range f.Overlay {
 		switch {
@@ -42,7 +42,8 @@ func (f *Folders) Hold(state, at string) (root string, why error) {
 	return "", nil
 }
 
-// Whole refuses roots in which other file systems are mounted: in a user namespace an overlay could show what these hide.
+// Whole refuses roots in which other file systems are mounted: in a user namespace an overlay could show what these
+// hide.
 func Whole(roots []string, table []mounts.Info) error {
 	for _, root := range roots {
 		if below := Below(table, root); below != "" {

@@ -57,8 +57,8 @@ func (b *building) blocks(path string) bool {
 	})
 }
 
-// hideLater has the overlay over the home directory hide what is there and secret, and names that are absent: the first part
-// of each that is missing, but for those at or above what is mounted.
+// hideLater has the overlay over the home directory hide what is there and secret, and names that are absent: the first
+// part of each that is missing, but for those at or above what is mounted.
 func (b *building) hideLater() {
 	b.hideInstead()
 	b.showTexts()
@@ -118,9 +118,9 @@ func (b *building) homeOverlay() int {
 	})
 }
 
-// hideInstead has overlays of the sandbox's own show nothing where secrets and nsrun's directories are, in place of what is
-// mounted over them: programs take a file that is missing for one that nobody made, and one that cannot be opened for an
-// error. What commands make there themselves is in their own layer, and hides what is below as well.
+// hideInstead has overlays of the sandbox's own show nothing where secrets and nsrun's directories are, in place of
+// what is mounted over them: programs take a file that is missing for one that nobody made, and one that cannot be
+// opened for an error. What commands make there themselves is in their own layer, and hides what is below as well.
 func (b *building) hideInstead() {
 	for i := 0; i < len(b.mounts); i++ {
 		m, layer := &b.mounts[i], b.from[i]
@@ -145,8 +145,8 @@ func (b *building) hideInstead() {
 	}
 }
 
-// emptyDir has an empty directory hide one that mount i hides, in a read-only mount g: programs that keep something there, such
-// as gpg and browsers, need one that they can write to. It reports whether it did.
+// emptyDir has an empty directory hide one that mount i hides, in a read-only mount g: programs that keep something
+// there, such as gpg and browsers, need one that they can write to. It reports whether it did.
 func (b *building) emptyDir(i, g int) bool {
 	m := &b.mounts[i]
 	if g < 0 || g > i || !b.mounts[g].ReadOnly || !b.SecretDirs[m.Target] || b.mountedIn(m.Target, i) {
@@ -158,8 +158,8 @@ func (b *building) emptyDir(i, g int) bool {
 	return true
 }
 
-// firstPart is the first part of the path of a directory of nsrun's that is missing: no other directory shall come up for
-// its sake. It is the path of anything else.
+// firstPart is the first part of the path of a directory of nsrun's that is missing: no other directory shall come up
+// for its sake. It is the path of anything else.
 func (b *building) firstPart(dir string) string {
 	for _, own := range b.Own {
 		if own.Dir == dir && own.At != dir && paths.Inside(dir, own.At) {

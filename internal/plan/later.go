@@ -16,12 +16,12 @@ import (
 // runs, or replaces it, as editors do when they save. What is mounted over a file of the host is gone when that is
 // replaced: so
 //
-//   - in an overlay a name can be marked as deleted below the command's layer, and what is mounted over a file of the overlay
-//     stays where it is, whatever becomes of the file below;
+//   - in an overlay a name can be marked as deleted below the command's layer, and what is mounted over a file of the
+//     overlay stays where it is, whatever becomes of the file below;
 //   - a directory that is shown read-only is shown through an overlay, to the same end;
 //   - a copy, and what is the sandbox's own, does not change;
-//   - where commands write in place, and for names that are not known yet, there is no such thing, and the command is not
-//     started, unless the policy says that this may be.
+//   - where commands write in place, and for names that are not known yet, there is no such thing, and the command is
+//     not started, unless the policy says that this may be.
 
 // A LaterError says that what a rule hides could come up later, and be seen.
 type LaterError struct {
@@ -133,8 +133,8 @@ func (b *building) keepPattern(r *Rule, base string) *LaterError {
 	return nil
 }
 
-// ground is the index of the mount that a path lies in, below what is mounted at the path itself. Less than zero: it lies in
-// none that can be seen.
+// ground is the index of the mount that a path lies in, below what is mounted at the path itself. Less than zero: it
+// lies in none that can be seen.
 func (b *building) ground(name string) int {
 	at := -1
 	for i := range b.mounts {

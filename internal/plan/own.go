@@ -61,8 +61,8 @@ func (b *building) inOwned(dir string) bool {
 	return slices.ContainsFunc(b.owned(), func(own Own) bool { return own.Dir != dir && paths.Inside(dir, own.Dir) })
 }
 
-// keepsOut refuses to make writable what holds a directory of nsrun's: it could be moved away, and another one put in its
-// place.
+// keepsOut refuses to make writable what holds a directory of nsrun's: it could be moved away, and another one put in
+// its place.
 func (b *building) keepsOut(own Own) error {
 	if play := b.Playground.At; b.hasPlay && own.Dir != play && paths.Inside(own.Dir, play) {
 		return fmt.Errorf("the playground %s would contain the directory %s", escape.Quote(play), escape.Quote(own.Dir))

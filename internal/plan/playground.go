@@ -131,8 +131,8 @@ func (f *Facts) TakesLayer(home string) (ok bool, why string) {
 	return true, ""
 }
 
-// homeLayer shows a home directory through an overlay to which commands can write. One that lies in another home directory
-// with a layer is in that.
+// homeLayer shows a home directory through an overlay to which commands can write. One that lies in another home
+// directory with a layer is in that.
 func (b *building) homeLayer(home string, perm fs.FileMode, layer *HomeLayer) {
 	if layer == nil || b.policy.Temp != "" || home == "" || home == "/" || b.policy.NoHomeOverlay || Below(b.Table, home) != "" {
 		return

@@ -19,8 +19,8 @@ func SafeEnv(env []string) []string {
 	return safe
 }
 
-// secretParts are what names of variables with secrets contain, by their first byte: this is looked at for every variable
-// of every command.
+// secretParts are what names of variables with secrets contain, by their first byte: this is looked at for every
+// variable of every command.
 var secretParts = [...][]string{
 	'A': {"API_KEY", "APIKEY", "ACCESS_KEY", "ACCESSKEY", "AUTH_KEY", "AUTHORIZATION"},
 	'B': {"BEARER"},

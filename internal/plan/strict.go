@@ -20,7 +20,8 @@ func (b *building) base() mounts.Plan {
 	return append(Base(b.VarTmp, b.Run), b.currentSystem()...)
 }
 
-// currentSystem is where NixOS and Guix have the programs of PATH: in /run, by a link to a directory that nobody changes.
+// currentSystem is where NixOS and Guix have the programs of PATH: in /run, by a link to a directory that nobody
+// changes.
 func (b *building) currentSystem() mounts.Plan {
 	const at = "/run/current-system"
 	if path, _ := lookup(b.Env, "PATH"); b.Run && strings.Contains(path, at+"/") {

@@ -159,8 +159,8 @@ func (*Sandbox) private(p *Place, m *mounts.Mount, readOnly bool) {
 	}
 }
 
-// topmost is the index of the mount that a path lies in, and whether a later step made that read-only; less than zero: in
-// none.
+// topmost is the index of the mount that a path lies in, and whether a later step made that read-only; less than zero:
+// in none.
 func (s *Sandbox) topmost(name string) (at int, readOnly bool) {
 	at = -1
 	for i := range s.Mounts {

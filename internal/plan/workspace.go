@@ -26,8 +26,8 @@ var (
 	errNotShown    = errors.New("it is not in the sandbox")
 )
 
-// turn makes the workspace the root: what was mounted at a path in it is mounted at that path's place in the sandbox. The
-// mount points that this takes are in a layer of an overlay, and not in the workspace.
+// turn makes the workspace the root: what was mounted at a path in it is mounted at that path's place in the sandbox.
+// The mount points that this takes are in a layer of an overlay, and not in the workspace.
 func (b *building) turn() error {
 	dir := b.first()
 	if dir == "" {
@@ -124,8 +124,8 @@ func (b *building) addPoints(root *mounts.Mount, list mounts.Plan) {
 	root.Files = slices.Compact(root.Files)
 }
 
-// ToSandbox is where a path of the host, absolute and clean, is in the sandbox where the directory workspace is its root.
-// shown are paths that are there besides, at their own places.
+// ToSandbox is where a path of the host, absolute and clean, is in the sandbox where the directory workspace is its
+// root. shown are paths that are there besides, at their own places.
 func ToSandbox(workspace, name string, shown []string) (string, error) {
 	if name == workspace {
 		return "/", nil
@@ -143,8 +143,8 @@ func ToSandbox(workspace, name string, shown []string) (string, error) {
 	return "", &Error{"map", name, errNotShown}
 }
 
-// ToHost is the reverse of ToSandbox. A name without a slash at its beginning is relative to the root; by its text alone, it
-// does not lead out of it.
+// ToHost is the reverse of ToSandbox. A name without a slash at its beginning is relative to the root; by its text
+// alone, it does not lead out of it.
 func ToHost(workspace, name string, shown []string) (string, error) {
 	at := path.Join("/", name)
 	switch {

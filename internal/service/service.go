@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// SSHAgent is the caller's ssh-agent, GPGAgent the gpg-agent and DBus the session bus, by proxies. The others are sockets of
-// the host as they are.
+// SSHAgent is the caller's ssh-agent, GPGAgent the gpg-agent and DBus the session bus, by proxies. The others are
+// sockets of the host as they are.
 const (
 	SSHAgent = "ssh-agent"
 	GPGAgent = "gpg-agent"
@@ -21,8 +21,8 @@ const (
 // A Service is what a text names: a service, and which part of it.
 type Service struct {
 	Name string
-	// Arg is what stands behind the colon: of SSHAgent and GPGAgent a key, of DBus a name on the bus. Empty: nothing does, which
-	// SSHAgent alone allows.
+	// Arg is what stands behind the colon: of SSHAgent and GPGAgent a key, of DBus a name on the bus. Empty: nothing does,
+	// which SSHAgent alone allows.
 	Arg string
 }
 

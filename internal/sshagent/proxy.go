@@ -31,8 +31,8 @@ const (
 	perSecond  = 50 // requests
 )
 
-// Serve serves those who connect until the context ends or the listener is closed, which it closes. Nothing goes on when it
-// returns.
+// Serve serves those who connect until the context ends or the listener is closed, which it closes. Nothing goes on
+// when it returns.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener) {
 	clients.Serve(ctx, l, maxClients, func(ctx context.Context, conn net.Conn) {
 		c := client{proxy: p, conn: conn}

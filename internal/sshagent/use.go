@@ -14,8 +14,8 @@ type Use struct {
 	Kind Kind
 	// User is who a Login is for, Namespace what a Signature is for ("git", "file"). Both are the client's words.
 	User, Namespace string
-	// Host is the public key of the host that a Login is at, if the agent has checked that the connection leads there. Nil:
-	// nobody knows.
+	// Host is the public key of the host that a Login is at, if the agent has checked that the connection leads there.
+	// Nil: nobody knows.
 	Host []byte
 	// Forwarded says that a program on Host asks, over a connection that the agent was forwarded to.
 	Forwarded bool
