@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -29,7 +30,7 @@ func (o Output) Bytes() []byte {
 }
 
 // String returns what was kept, in a form for people and models: valid UTF-8, with other bytes and
-// control characters escaped, such as \x1b, and with a line that says what was cut. A line that was
+// control characters escaped, such as \x1b or \u202e, and with a line that says what was cut. A line that was
 // cut in two is omitted as a whole, if it is not long.
 func (o Output) String() string {
 	if o.Cut == 0 {
@@ -74,6 +75,12 @@ func wholeRunes(b []byte) []byte {
 	return b
 }
 
+// misleads reports whether a person sees another text than a model reads: for characters that turn the direction of a
+// line, and for tags, which nobody sees.
+func misleads(r rune) bool {
+	return 0x202a <= r && r <= 0x202e || 0x2066 <= r && r <= 0x2069 || 0xe0000 <= r && r <= 0xe007f
+}
+
 // clean turns bytes into text. Tabs and line ends stay, and CR LF becomes LF.
 func clean(b []byte) string {
 	plain := true
@@ -94,6 +101,9 @@ func clean(b []byte) string {
 			for _, c := range b[:n] {
 				fmt.Fprintf(&s, `\x%02x`, c)
 			}
+		case misleads(r):
+			q := strconv.QuoteRuneToASCII(r)
+			s.WriteString(q[1 : len(q)-1])
 		case r == '\r' && len(b) > 1 && b[1] == '\n':
 		case r == '\r':
 			s.WriteString(`\r`)

@@ -82,6 +82,7 @@ func TestOutputString(t *testing.T) {
 	}{
 		{Output{}, ""},
 		{Output{Head: []byte("a\xff\x00b\x7f\r\n\x1b[1m\rä\u0085")}, `a\xff\x00b\x7f` + "\n" + `\x1b[1m\rä\xc2\x85`},
+		{Output{Head: []byte("a\u202eb\u2066c\U000e0041d \u200d\ufe0f é")}, `a\u202eb\u2066c\U000e0041d ` + "\u200d\ufe0f é"},
 		{Output{Head: []byte("one\ntw"), Tail: []byte("ine\nten\n"), Cut: 10}, "one\n[16 bytes of output were cut here]\nten\n"},
 		{Output{Head: []byte("aä"), Tail: []byte("\xa4b"), Cut: 10}, "aä\n[11 bytes of output were cut here]\nb"},
 		{Output{Head: []byte("a\xc3"), Tail: []byte("b"), Cut: 10}, "a\n[11 bytes of output were cut here]\nb"},
@@ -119,7 +120,7 @@ func TestOutputRandom(t *testing.T) {
 			t.Fatalf("%q %q of %q", o.Head, o.Tail, b)
 		}
 		s := o.String()
-		if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 }) {
+		if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 || r == 0x202e }) {
 			t.Fatalf("%q", s)
 		}
 	}
