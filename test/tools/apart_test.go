@@ -17,15 +17,17 @@ var apart = map[string]string{
 	"git worktree move": elsewhere, "git worktree lock and repair": elsewhere, "git fetch and pull": elsewhere, "git submodule": elsewhere,
 	"git submodule of a local path": elsewhere, "git submodule deinit and mv": elsewhere, "cmake": elsewhere, "cmake with ninja": elsewhere,
 	"shared library": elsewhere, "sanitizers": elsewhere, "thread sanitizer": elsewhere, "gdb": elsewhere, "valgrind": elsewhere,
+	"git init --separate-git-dir, moved again": elsewhere, "a new directory is renamed that is the working directory": elsewhere,
 	"python venv": elsewhere, "subversion with renamed directories": elsewhere, "nginx": elsewhere, "unison": elsewhere,
 
-	"cp -a": manyFiles, "tar": manyFiles, "cpio": manyFiles,
+	"cp -a": manyFiles, "tar": manyFiles, "cpio": manyFiles, "hard links: 100 names, packed and unpacked": manyFiles,
 
-	"dpkg-deb": hostsIPC, "fakeroot": hostsIPC, "shared memory and semaphores": hostsIPC, "named semaphores and System V IPC": hostsIPC,
+	"dpkg-deb": hostsIPC, "fakeroot": hostsIPC, "dpkg-buildpackage of a C program": hostsIPC, "dpkg in a root of one's own": hostsIPC,
+	"shared memory and semaphores": hostsIPC, "named semaphores and System V IPC": hostsIPC,
 	"descriptors by a socket, abstract sockets": hostsIPC,
 
 	"move from /tmp": hostsTemp, "/dev/shm and /dev/null": hostsTemp, "a bus of one's own": hostsTemp, "php's server": hostsTemp,
-	"flock of a directory and of /tmp": hostsTemp,
+	"flock of a directory and of /tmp": hostsTemp, "tmux: panes, keys, captures": hostsTemp, "sqlite3: writers, backup, a killed one, WAL": hostsTemp,
 
 	"unshare": noSpaces, "bwrap": noSpaces, "bwrap --unshare-all": noSpaces, "nsrun in nsrun": noSpaces, "chromium with its sandbox": noSpaces,
 
