@@ -3,6 +3,8 @@
 package nsrun
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 
 	"github.com/nsrun/nsrun/overlay"
@@ -14,9 +16,11 @@ type clearings struct {
 	slots chan struct{} // of those under way: who writes much must not get ahead of them
 	all   sync.Mutex    // held by who wants all slots
 
-	mu     sync.Mutex
-	spares []*overlay.Spare
-	closed bool
+	mu      sync.Mutex
+	spares  []*overlay.Spare
+	leaving []<-chan struct{} // closed when what a command has left is released, see leave
+	err     error             // the first one of leave
+	closed  bool
 }
 
 const (
@@ -53,6 +57,41 @@ func (c *clearings) put(sp *overlay.Spare) bool {
 	return true
 }
 
+// leave runs f, which releases what a command has left, in the background; close returns its error.
+func (c *clearings) leave(f func() error) {
+	done := make(chan struct{})
+	c.mu.Lock()
+	c.leaving = append(slices.DeleteFunc(c.leaving, isClosed), done)
+	c.mu.Unlock()
+	go func() {
+		defer close(done)
+		if err := f(); err != nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.err = cmp.Or(c.err, err)
+		}
+	}()
+}
+
+// awaitLeft waits until all that commands have left so far is released.
+func (c *clearings) awaitLeft() {
+	c.mu.Lock()
+	leaving := slices.Clone(c.leaving)
+	c.mu.Unlock()
+	for _, done := range leaving {
+		<-done
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // spare returns what a new session can use, or nil.
 func (c *clearings) spare() (sp *overlay.Spare) {
 	c.mu.Lock()
@@ -63,7 +102,7 @@ func (c *clearings) spare() (sp *overlay.Spare) {
 	return sp
 }
 
-// close removes all spares, and waits for that.
+// close removes all spares, and waits for that, and for what commands have left.
 func (c *clearings) close() (err error) {
 	c.mu.Lock()
 	spares := c.spares
@@ -82,5 +121,8 @@ func (c *clearings) close() (err error) {
 	for range cap(c.slots) {
 		<-c.slots
 	}
-	return err
+	c.awaitLeft()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return cmp.Or(err, c.err)
 }

@@ -63,6 +63,8 @@ type Execution struct {
 	renames  *renames.Server // nil: directories are renamed by the kernel alone
 	mapped   []*os.File      // mounts that a sandbox with own ids is to have
 
+	unmounted <-chan struct{} // closed when nothing of the sandbox is mounted any more; nil: that is so already
+
 	hold  *limiter.Hold // nil: no limits
 	meter *meter        // of the output; nil: it has no limit
 

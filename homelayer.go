@@ -76,6 +76,7 @@ func (x *Execution) takeHome(f *plan.Facts, which int, perm os.FileMode, project
 			return nil, err.Error()
 		}
 	} else {
+		x.runner.clearings.awaitLeft() // else the layer of the command before this one is still in use
 		path, err := host.HomeLayer(u.at, project)
 		if err == nil {
 			l := x.runner.config.limits(&x.request)
@@ -150,7 +151,7 @@ func (r *Runner) refuseHome(x *Execution, err error) bool {
 			r.mu.Lock()
 			r.noHomeLayer[i] = "an overlay cannot be laid over the home directory: " + e.Err.Error()
 			r.mu.Unlock()
-			x.releaseHome(i)
+			x.note(NoticeHome, x.boundHome(i).Release())
 			return true
 		}
 	}
@@ -163,17 +164,37 @@ func (r *Runner) homeRefused(which int) string {
 	return r.noHomeLayer[which]
 }
 
-// releaseHomes ends the use of the layers. No process of the command runs any more.
+// releaseHomes ends the use of the layers. No process of the command runs any more. The next command has a layer only when
+// it is unmounted, so that is waited for in the background.
 func (x *Execution) releaseHomes() {
+	var layers []*homelayer.Layer
 	for i := range x.homes {
-		x.releaseHome(i)
+		if l := x.boundHome(i); l != nil {
+			layers = append(layers, l)
+		}
 	}
+	if x.unmounted == nil {
+		x.note(NoticeHome, release(layers))
+		return
+	}
+	x.runner.clearings.leave(func() error {
+		<-x.unmounted
+		return release(layers)
+	})
 }
 
-func (x *Execution) releaseHome(which int) {
+func release(layers []*homelayer.Layer) (err error) {
+	for _, l := range layers {
+		err = errors.Join(err, l.Release())
+	}
+	return err
+}
+
+// boundHome holds one of the layers to its size, and returns it. Nil: there is none.
+func (x *Execution) boundHome(which int) *homelayer.Layer {
 	l := x.homes[which].layer
 	if l == nil {
-		return
+		return nil
 	}
 	x.homes[which].layer = nil
 	limit := cmp.Or(x.runner.config.HomeSize, DefaultHomeSize)
@@ -186,7 +207,7 @@ func (x *Execution) releaseHome(which int) {
 		x.result.note(NoticeHome, "the home layer was larger than "+FormatSize(limit)+": "+what+" was removed")
 	}
 	x.note(NoticeHome, err)
-	x.note(NoticeHome, l.Release())
+	return l
 }
 
 // wroteMuch reports whether the command wrote so much that its layer has to be measured now.

@@ -371,6 +371,7 @@ func (x *Execution) command(spec Spec, roots []string) error {
 			return err
 		}
 	}
+	sandbox.Of(cmd).LeaveMounts = x.work == nil // else the next command's overlay has the same upper directory: the project
 	sandbox.Of(cmd).MaskedProc = !landlock
 	sandbox.Of(cmd).CountUnsent = !landlock && x.net == nil && !x.request.Network
 	if x.session != nil {

@@ -235,7 +235,12 @@ func (x *Execution) wait() error {
 	if x.bare != nil {
 		return x.bare.wait()
 	}
-	return x.cmd.Wait()
+	err := x.cmd.Wait()
+	x.unmounted = sandbox.Of(x.cmd).Unmounted
+	if x.session != nil {
+		x.session.MountedUntil(x.unmounted)
+	}
+	return err
 }
 
 // processState is the command's. Nil: it was not executed, or has not ended.

@@ -111,6 +111,7 @@ type Cmd struct {
 	started bool
 	sb      *clone
 	devNull *os.File
+	left    *os.File // the mount namespace of the sandbox (Options.LeaveMounts); nil: this process does not hold it
 	// Files of the child and of this process that have to be closed, and the goroutines that copy.
 	childFiles, parentFiles []io.Closer
 	handed                  chan error // that the Supervisor was started early; nil: nobody waits for that
@@ -274,6 +275,12 @@ func (c *Cmd) Start() error {
 		return err
 	}
 	defer c.endSupervise(supervisor)
+	mounts, files, err := c.leaveMounts(files)
+	if err != nil {
+		_ = answer(false)
+		return err
+	}
+	defer mounts.Close()
 	c.sb, err = start(c, files)
 	refused := answer(err != nil)
 	if err == nil && refused != nil {
@@ -290,6 +297,7 @@ func (c *Cmd) Start() error {
 		return err
 	}
 	ok = true
+	c.left = receiveMounts(mounts)
 	c.Process = process(c.sb.pid)
 	if len(c.copies) > 0 {
 		c.copyErrs = make(chan error, len(c.copies))
@@ -376,6 +384,7 @@ func (c *Cmd) Wait() error {
 		}
 	}
 	c.ProcessState = state
+	c.unmount()
 	c.awaitDeadline()
 	if err == nil && !state.Success() {
 		err = &exec.ExitError{ProcessState: state}

@@ -125,7 +125,7 @@ func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status in
 		hideAbstract(b)
 	}
 	if c.opt.Supervisor != nil {
-		superviseCommand(b, c.opt.Supervisor, status-1, sockets) // the last of the command's descriptors
+		superviseCommand(b, c.opt.Supervisor, c.supervisorFile(status), sockets)
 	}
 	// Filters come last, so that they need not allow the calls of the set-up and of PID 1.
 	for _, f := range c.Seccomp {

@@ -4,6 +4,7 @@ package nsexec
 
 import (
 	"context"
+	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -27,4 +28,16 @@ func CloseRefused(value uint32) error {
 	s := &clone{ctx: context.Background(), status: r, sock: sys.None}
 	s.close()
 	return nil
+}
+
+// HeldMounts names the mount namespace that Wait will leave, as readlink(1) does; empty: none.
+func HeldMounts(c *Cmd) string {
+	if c.left == nil {
+		return ""
+	}
+	name, err := os.Readlink("/proc/self/fd/" + itoa(int64(c.left.Fd())))
+	if err != nil {
+		return err.Error()
+	}
+	return name
 }

@@ -56,15 +56,13 @@ func (c *Cmd) gate(files []*os.File) (answer func(failed bool) error, _ []*os.Fi
 	}, append(files, r), nil
 }
 
-// gateFile is the number of the gate's end in the sandbox, -1 if there is none. The status pipe has the next number.
+// gateFile is the number of the gate's end in the sandbox, -1 if there is none. After it come the supervisor's socket, the
+// socket for the mounts and the status pipe.
 func (c *Cmd) gateFile(status int) int {
-	switch {
-	case c.opt.Gate == nil:
+	if c.opt.Gate == nil {
 		return -1
-	case c.opt.Supervisor != nil:
-		return status - 2 // its socket comes between
 	}
-	return status - 1
+	return c.supervisorFile(status) - 1
 }
 
 // stepGate waits at the gate.

@@ -141,6 +141,7 @@ func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, 
 		stepClone(b, unix.CLONE_NEWNS)
 		b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWNS))
 	}
+	c.sendMounts(b, status)
 	if n := len(c.Mounts); n > fewMounts {
 		b.Grow(14*n, 256*n) // roughly what a bind takes
 	}

@@ -44,6 +44,18 @@ func (c *Cmd) supervise(files []*os.File) (ours sys.FD, _ []*os.File, err error)
 	return ours, append(files, f), nil
 }
 
+// supervisorFile is the number of the supervisor's socket in the sandbox. If there is none, the next one is the number
+// of what follows.
+func (c *Cmd) supervisorFile(status int) int {
+	if c.leavesMounts() {
+		status--
+	}
+	if c.opt.Supervisor != nil {
+		status--
+	}
+	return status
+}
+
 // handedOver passes on what the sandbox sent.
 func (c *Cmd) handedOver(ours sys.FD) error {
 	switch {
@@ -54,17 +66,19 @@ func (c *Cmd) handedOver(ours sys.FD) error {
 		c.handed = nil
 		return err
 	}
-	var got []*os.File
+	return c.handOver(lastFiles(ours))
+}
+
+// lastFiles receives what was sent on the socket. If a sandbox had to be made twice, that is what the second one sent.
+func lastFiles(ours sys.FD) (last []*os.File) {
 	for {
-		// If a sandbox had to be made twice, the first one may have sent something, too.
 		files, err := receiveFiles(ours, unix.MSG_DONTWAIT)
 		if err != nil {
-			break
+			return last
 		}
-		closeFiles(got)
-		got = files
+		closeFiles(last)
+		last = files
 	}
-	return c.handOver(got)
 }
 
 // awaitEarly passes on what the sandbox sends, as soon as it arrives.

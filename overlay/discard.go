@@ -122,6 +122,7 @@ func (s *Session) finishDiscard() (what string, err error) {
 func (s *Session) Remove() error {
 	s.work.Lock()
 	defer s.work.Unlock()
+	s.awaitUnmount()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	gone, err := s.away()

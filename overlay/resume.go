@@ -31,6 +31,7 @@ func (s *Session) ResumeContext(ctx context.Context, command []string) (err erro
 	if err := s.usable(op, true); err != nil {
 		return err
 	}
+	s.awaitUnmount()
 	if err := s.checkDependents(); err != nil {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}

@@ -53,6 +53,9 @@ func (s *Session) Scratch(dir string) (m mounts.Mount, err error) {
 // ClearScratch is like DropScratch, for a session that will be resumed: it keeps, until Close, what
 // the next command can use.
 func (s *Session) ClearScratch() (err error) {
+	s.work.Lock()
+	defer s.work.Unlock()
+	s.awaitUnmount()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.meta.Engine != store.Overlay {
@@ -71,6 +74,9 @@ func (s *Session) ClearScratch() (err error) {
 // DropScratch removes what was written to scratch overlays (see Scratch). None of them may be in
 // use.
 func (s *Session) DropScratch() error {
+	s.work.Lock()
+	defer s.work.Unlock()
+	s.awaitUnmount()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.dropScratch()

@@ -80,6 +80,8 @@ type Session struct {
 
 	held []Change // see Held
 
+	unmounted <-chan struct{} // see MountedUntil; under work
+
 	// renewed are the ctimes that objects of meta.Settled got when they were restored, by index.
 	renewed map[int]int64
 }
@@ -143,11 +145,30 @@ func (s *Session) Unmapped() []string {
 	return slices.Clone(s.unmapped)
 }
 
+// MountedUntil says that the session's overlays stay mounted until the channel is closed, although the command has ended
+// and no process uses them. Until then, what needs the directories of the overlays waits: Resume, Retire's Spare,
+// ClearScratch, DropScratch, Remove and Close. The changes can be listed, committed and discarded meanwhile. Nil: they are
+// unmounted.
+func (s *Session) MountedUntil(unmounted <-chan struct{}) {
+	s.work.Lock()
+	defer s.work.Unlock()
+	s.unmounted = unmounted
+}
+
+// awaitUnmount waits until the session's overlays are unmounted. The caller holds s.work.
+func (s *Session) awaitUnmount() {
+	if s.unmounted != nil {
+		<-s.unmounted
+		s.unmounted = nil
+	}
+}
+
 // Close releases the session's lock and descriptors. Its changes stay. Closing
 // again does nothing.
 func (s *Session) Close() error {
 	s.work.Lock()
 	defer s.work.Unlock()
+	s.awaitUnmount()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.release()

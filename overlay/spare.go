@@ -18,6 +18,7 @@ type Spare struct {
 	path             string
 	meta             *store.Meta
 	scratch          int // how many pairs of scratch directories it has
+	unmounted        <-chan struct{}
 	ready            bool
 }
 
@@ -32,8 +33,8 @@ func (s *Session) Retire() (*Spare, error) {
 	if err != nil {
 		return nil, err
 	}
-	sp := &Spare{state: s.state, dir: s.dir, lock: s.lock, name: name, path: s.path, meta: s.meta}
-	s.state, s.dir, s.lock = nil, nil, nil
+	sp := &Spare{state: s.state, dir: s.dir, lock: s.lock, name: name, path: s.path, meta: s.meta, unmounted: s.unmounted}
+	s.state, s.dir, s.lock, s.unmounted = nil, nil, nil, nil
 	s.release()
 	return sp, nil
 }
@@ -41,6 +42,7 @@ func (s *Session) Retire() (*Spare, error) {
 // Ready reports whether the next session can use it: the session was a plain one, and nothing at
 // all was written to it.
 func (sp *Spare) Ready() bool {
+	sp.awaitUnmount()
 	m := sp.meta
 	if sp.ready || m.Engine != store.Overlay || m.On != "" || m.State != store.Kept || len(m.Done)+len(m.Settled)+len(m.Files) > 0 {
 		return sp.ready
@@ -63,6 +65,13 @@ func (sp *Spare) Ready() bool {
 	}
 	sp.ready = true
 	return true
+}
+
+func (sp *Spare) awaitUnmount() {
+	if sp.unmounted != nil {
+		<-sp.unmounted
+		sp.unmounted = nil
+	}
 }
 
 // untouched reports whether the upper directory of root i is as it was made, except for what makeUpper will set and
@@ -102,6 +111,7 @@ func (sp *Spare) fits(on string, engine Engine, state *tree.Handle, roots []stor
 
 // Remove removes it. Do not call it after the Spare was given to Create, which then owns it.
 func (sp *Spare) Remove() error {
+	sp.awaitUnmount()
 	defer sp.state.Close()
 	sp.dir.Close()
 	sp.lock.Close()

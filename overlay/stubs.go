@@ -349,6 +349,13 @@ func (*Session) Mode(c Change, side Side) (r0 fs.FileMode, r1 error) {
 	return
 }
 
+// MountedUntil says that the session's overlays stay mounted until the channel is closed, although the command has ended
+// and no process uses them. Until then, what needs the directories of the overlays waits: Resume, Retire's Spare,
+// ClearScratch, DropScratch, Remove and Close. The changes can be listed, committed and discarded meanwhile. Nil: they are
+// unmounted.
+func (*Session) MountedUntil(unmounted <-chan struct{}) {
+}
+
 // Mounts returns one overlay or bind for each root, for a mounts.Plan: each root appears at its own
 // path, and writes there go to the session. They may need the descriptors that Layers returns.
 //

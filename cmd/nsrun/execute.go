@@ -92,11 +92,6 @@ func (r *runner) run(runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Requ
 			signal.Stop(r.signals)
 		}()
 	}()
-	defer func() {
-		if err := runner.Close(); err != nil {
-			console.Say("%s", err)
-		}
-	}()
 	x, err := runner.Start(context.Background(), q)
 	<-r.notified
 	if s := x.Session(); s != nil {

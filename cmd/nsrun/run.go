@@ -86,6 +86,11 @@ func (r *runner) all() int {
 		return console.Fail(err)
 	}
 	n := nsrunlib.NewRunner(c)
+	defer func() { // last: it waits until the kernel has unmounted what the command had
+		if err := n.Close(); err != nil {
+			console.Say("%s", err)
+		}
+	}()
 	n.Preload()
 	r.beginNotify()
 	if !resumes && !r.o.direct {

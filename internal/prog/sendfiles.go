@@ -5,7 +5,7 @@ package prog
 import "syscall"
 
 // SendFiles adds the sending of the descriptors in fds on a socket.
-func (b *Builder) SendFiles(sock, flags Arg, fds []Slot) {
+func (b *Builder) SendFiles(sock, flags Arg, fds []Slot) Ref {
 	// struct cmsghdr, and behind it the descriptors, with room for one too many.
 	control := b.Words(uint64(syscall.CmsgLen(4*len(fds))), syscall.SOL_SOCKET|syscall.SCM_RIGHTS<<32)
 	b.Zero(4*len(fds) + 8)
@@ -18,5 +18,5 @@ func (b *Builder) SendFiles(sock, flags Arg, fds []Slot) {
 	message := b.Words(0, 0, 0, 1, 0, uint64(syscall.CmsgSpace(4*len(fds))), 0) // struct msghdr
 	b.Relocate(message, 2, iov.Arg())
 	b.Relocate(message, 4, control.Arg())
-	b.Call(SysSendmsg, sock, message.Arg(), flags)
+	return b.Call(SysSendmsg, sock, message.Arg(), flags)
 }

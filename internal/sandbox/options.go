@@ -33,6 +33,12 @@ type Options struct {
 	// CountUnsent makes Unsent return what the kernel did not send for the command, in a network namespace of its own.
 	// False: nothing is counted.
 	CountUnsent bool
+	// LeaveMounts lets Wait return before the sandbox's mounts are unmounted. The kernel does that when the last process of
+	// the sandbox has ended, and with an overlay it may have to write a whole file system to disk first. Not with Inherit or
+	// Bubblewrap. False: Wait waits for it.
+	LeaveMounts bool
+	// Unmounted is closed when the mounts that LeaveMounts has left are unmounted. Set by Wait. Nil: they are already.
+	Unmounted <-chan struct{}
 	// MaskedProc shows the host's /proc, read-only and with everything that is mounted over it, if the kernel refuses a
 	// new one because of these mounts, as in containers. The command then sees that other processes exist, but cannot look
 	// into them. Only with a new user namespace. False: it is an error if the kernel refuses a new one.
