@@ -299,12 +299,7 @@ func (c *Cmd) Start() error {
 	ok = true
 	c.left = receiveMounts(mounts)
 	c.Process = process(c.sb.pid)
-	if len(c.copies) > 0 {
-		c.copyErrs = make(chan error, len(c.copies))
-		for _, f := range c.copies {
-			go func() { c.copyErrs <- f() }()
-		}
-	}
+	c.beginCopies()
 	if c.ctx != nil && c.ctx.Done() != nil {
 		c.watch()
 	}

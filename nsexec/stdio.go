@@ -206,6 +206,14 @@ func closeAll(cs []io.Closer) {
 	}
 }
 
+// beginCopies starts the copying goroutines.
+func (c *Cmd) beginCopies() {
+	c.copyErrs = make(chan error, len(c.copies))
+	for _, f := range c.copies {
+		go func() { c.copyErrs <- f() }()
+	}
+}
+
 // awaitCopies waits for the copying goroutines, as long as WaitDelay allows.
 func (c *Cmd) awaitCopies() (first error) {
 	var timeout <-chan time.Time
