@@ -115,8 +115,9 @@ type Cmd struct {
 	// Files of the child and of this process that have to be closed, and the goroutines that copy.
 	childFiles, parentFiles []io.Closer
 	handed                  chan error // that the Supervisor was started early; nil: nobody waits for that
-	copies                  []func() error
-	copyErrs                chan error
+	copies                  []func() copied
+	copyErrs                chan copied
+	outputs                 []*os.File // to be copied
 	ctxDone                 chan error
 }
 

@@ -3,6 +3,7 @@
 package nsexec
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // The command's standard streams.
@@ -165,7 +168,7 @@ func (c *Cmd) stdin() (*os.File, error) {
 	}
 	c.childFiles = append(c.childFiles, r)
 	c.parentFiles = append(c.parentFiles, w)
-	c.copies = append(c.copies, func() error {
+	c.copies = append(c.copies, func() copied {
 		_, err := io.Copy(w, c.Stdin)
 		// A command need not read all of its input.
 		if errors.Is(err, unix.EPIPE) {
@@ -174,7 +177,7 @@ func (c *Cmd) stdin() (*os.File, error) {
 		if err1 := w.Close(); err == nil && !errors.Is(err1, os.ErrClosed) {
 			err = err1
 		}
-		return err
+		return copied{err: err}
 	})
 	return r, nil
 }
@@ -192,10 +195,14 @@ func (c *Cmd) writer(w io.Writer) (*os.File, error) {
 	}
 	c.childFiles = append(c.childFiles, pw)
 	c.parentFiles = append(c.parentFiles, pr)
-	c.copies = append(c.copies, func() error {
+	c.outputs = append(c.outputs, pr)
+	c.copies = append(c.copies, func() copied {
 		_, err := io.Copy(w, pr)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = copyRest(w, pr)
+		}
 		_ = pr.Close()
-		return err
+		return copied{true, err}
 	})
 	return pw, nil
 }
@@ -208,27 +215,87 @@ func closeAll(cs []io.Closer) {
 
 // beginCopies starts the copying goroutines.
 func (c *Cmd) beginCopies() {
-	c.copyErrs = make(chan error, len(c.copies))
+	c.copyErrs = make(chan copied, len(c.copies))
 	for _, f := range c.copies {
 		go func() { c.copyErrs <- f() }()
 	}
 }
 
-// awaitCopies waits for the copying goroutines, as long as WaitDelay allows.
+// copied is how a copying goroutine ended.
+type copied struct {
+	output bool // of the command
+	err    error
+}
+
+// copyRest copies what is in a pipe, and returns exec.ErrWaitDelay if somebody can still write to it.
+func copyRest(w io.Writer, r *os.File) error {
+	raw, err := r.SyscallConn()
+	if err == nil {
+		err = r.SetReadDeadline(time.Time{})
+	}
+	if err != nil {
+		return err
+	}
+	most, buf := 0, []byte(nil)
+	for begun := false; ; begun = true {
+		n := 0
+		cerr := raw.Read(func(fd uintptr) bool {
+			if !begun {
+				most, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+				buf = make([]byte, most+1)
+			}
+			err = sys.Retry(func() (err error) { n, err = unix.Read(int(fd), buf[:most+1]); return err })
+			return true
+		})
+		if cerr != nil || err != nil || n == 0 {
+			if err == unix.EAGAIN {
+				err = exec.ErrWaitDelay
+			}
+			return cmp.Or(cerr, err)
+		}
+		if _, err := w.Write(buf[:n]); err != nil {
+			return err
+		}
+		if most -= n; most < 0 { // it is being written to
+			return exec.ErrWaitDelay
+		}
+	}
+}
+
+// drainTime is how long the output that is in a pipe at the end of WaitDelay may take to be copied, if WaitDelay is not
+// longer: on a busy machine it is not there because it was not read yet.
+const drainTime = 2 * time.Second
+
+// awaitCopies waits for the copying goroutines, as long as WaitDelay allows. Then what is in the pipes is copied, and no
+// more: processes outside that got an end of a pipe may hold it for ever.
 func (c *Cmd) awaitCopies() (first error) {
+	var end *time.Timer
 	var timeout <-chan time.Time
 	if c.WaitDelay > 0 && len(c.copies) > 0 {
-		t := time.NewTimer(c.WaitDelay)
-		defer t.Stop()
-		timeout = t.C
+		end = time.NewTimer(c.WaitDelay)
+		defer end.Stop()
+		timeout = end.C
 	}
-	for range c.copies {
+	late, outputs := false, len(c.outputs)
+	for n := len(c.copies); n > 0; {
 		select {
-		case err := <-c.copyErrs:
-			if first == nil {
-				first = err
+		case d := <-c.copyErrs:
+			n--
+			first = cmp.Or(first, d.err)
+			if d.output {
+				outputs--
 			}
 		case <-timeout:
+			if late {
+				outputs = 0
+			}
+			late = true
+			for _, r := range c.outputs {
+				_ = r.SetReadDeadline(time.Unix(1, 0)) // see copyRest
+			}
+			end.Reset(max(c.WaitDelay, drainTime))
+		}
+		if late && outputs == 0 && n > 0 {
 			// Closing this process's ends of the pipes ends the copying.
 			closeAll(c.parentFiles)
 			return exec.ErrWaitDelay

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -475,6 +476,34 @@ func TestWaitDelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = unix.Kill(pid, unix.SIGKILL)
+}
+
+// TestLateOutput: what a command has written is read to its end, however late its reader is. The reader of the rest is
+// one whose first write takes until the command is gone, and WaitDelay is over at once.
+func TestLateOutput(t *testing.T) {
+	leaks(t)
+	for range 20 {
+		c := shell("head -c 60000 /dev/zero")
+		c.WaitDelay = 1
+		out := &tardy{gone: func() bool { return unix.Kill(c.Process.Pid, 0) != nil }}
+		c.Stdout = out
+		if err := c.Run(); err != nil || out.n != 60000 {
+			t.Fatalf("%d bytes, %v", out.n, err)
+		}
+	}
+}
+
+// tardy counts what is written to it, and does not take more until gone.
+type tardy struct {
+	gone func() bool
+	n    int
+}
+
+func (w *tardy) Write(p []byte) (int, error) {
+	for w.n += len(p); !w.gone(); {
+		runtime.Gosched()
+	}
+	return len(p), nil
 }
 
 // heard is what a command has said. It closes something when that is a line.
