@@ -41,8 +41,7 @@ func cmdConfig(args []string) int {
 	switch do {
 	case "check", "schema", "init", "show":
 	case "-h", "-help", "--help":
-		configVerb.Help()
-		return 0
+		return configVerb.Help()
 	default:
 		return configVerb.Fail(usage.Errorf("config", "check, show, schema or init?"))
 	}
@@ -54,11 +53,7 @@ func cmdConfig(args []string) int {
 	}
 	switch do {
 	case "schema":
-		_, err := os.Stdout.Write(config.Schema())
-		if err != nil {
-			return console.Fail(err)
-		}
-		return 0
+		return console.PrintText(string(config.Schema()))
 	case "init":
 		return initConfig()
 	}
@@ -104,8 +99,7 @@ func initConfig() int {
 	if err != nil {
 		return console.Fail(fmt.Errorf("config: %w", err))
 	}
-	fmt.Println(escape.Quote(path))
-	return 0
+	return console.PrintText(escape.Quote(path) + "\n")
 }
 
 // checkConfig prints all mistakes.
@@ -165,6 +159,7 @@ func showConfig(q configfile.Query, asJSON bool) int {
 		console.Say("%s", note)
 	}
 	var list []settingReport
+	var out strings.Builder
 	for i, k := range config.Keys {
 		if k.To != "" {
 			continue
@@ -190,12 +185,12 @@ func showConfig(q configfile.Query, asJSON bool) int {
 		if len(from) == 0 {
 			from = []string{config.Default.String()}
 		}
-		fmt.Printf("%-40s # %s\n", escape.Printable(value), escape.Printable(strings.Join(from, ", ")))
+		fmt.Fprintf(&out, "%-40s # %s\n", escape.Printable(value), escape.Printable(strings.Join(from, ", ")))
 	}
 	if asJSON {
 		return console.PrintJSON(list)
 	}
-	return 0
+	return console.PrintText(out.String())
 }
 
 // origin says in words where an item comes from.

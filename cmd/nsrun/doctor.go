@@ -67,6 +67,7 @@ func cmdDoctor(args []string) int {
 	case o.fix:
 		return fixHost(o.print)
 	}
+	var out strings.Builder
 	if !o.sessions {
 		list := features.Probe()
 		a := nsrunlib.Check()
@@ -76,19 +77,19 @@ func cmdDoctor(args []string) int {
 		if o.json {
 			return max(status, console.PrintJSON(list))
 		}
-		printFeatures(os.Stdout, list)
-		printBackend(os.Stdout, a)
-		fmt.Println()
+		printFeatures(&out, list)
+		printBackend(&out, a)
+		out.WriteByte('\n')
 	}
 	r, err := examine()
 	if err != nil {
-		return max(status, console.Fail(err))
+		return max(status, console.PrintText(out.String()), console.Fail(err))
 	}
 	if o.json {
 		return max(status, console.PrintJSON(r))
 	}
-	r.print(os.Stdout)
-	return status
+	r.print(&out)
+	return max(status, console.PrintText(out.String()))
 }
 
 // printBackend says how commands run if there are no namespaces.

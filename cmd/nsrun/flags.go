@@ -12,12 +12,21 @@ import (
 func jsonFlag(fs *flag.FlagSet, to *bool)  { fs.BoolVar(to, "json", false, "print JSON") }
 func quietFlag(fs *flag.FlagSet, to *bool) { fs.BoolVar(to, "q", false, "say nothing on success") }
 
+// errEmpty is the error of a value that is empty: that of a script whose variable is not set.
+var errEmpty = errors.New("empty value")
+
 // listFlag collects the values of a flag that may be repeated.
 type listFlag []string
 
 func (f *listFlag) String() string { return "" }
 
-func (f *listFlag) Set(s string) error { *f = append(*f, s); return nil }
+func (f *listFlag) Set(s string) error {
+	if s == "" {
+		return errEmpty
+	}
+	*f = append(*f, s)
+	return nil
+}
 
 // sessionValue takes the id of a session. An empty id is an error: that of a script whose variable is not set.
 func sessionValue(to *string) func(string) error {

@@ -5,6 +5,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"strings"
 
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
@@ -18,35 +19,36 @@ func noFlags(*flag.FlagSet) {}
 
 func cmdHelp(args []string) int {
 	args, status, ok := helpVerb.Parse(args, noFlags)
+	var b strings.Builder
 	switch {
 	case !ok:
 		return status
 	case len(args) == 0:
-		fmt.Print("usage: nsrun VERB …\n       nsrun [BWRAP OPTIONS] [--] COMMAND [ARG…]\n\n")
+		b.WriteString("usage: nsrun VERB …\n       nsrun [BWRAP OPTIONS] [--] COMMAND [ARG…]\n\n")
 		for _, v := range verbs {
-			fmt.Printf("  %-10s %s\n", v.Name, v.Short)
+			fmt.Fprintf(&b, "  %-10s %s\n", v.Name, v.Short)
 		}
-		fmt.Print("\nnsrun help VERB says more, and nsrun help presets. nsrun --help lists the options that bwrap has too.\n")
-		return 0
+		b.WriteString("\nnsrun help VERB says more, and nsrun help presets. nsrun --help lists the options that bwrap has too.\n")
+		return console.PrintText(b.String())
 	}
 	if args[0] == "presets" {
-		printPresets()
-		return 0
+		return printPresets()
 	}
 	if v := verbOf(args[0]); v != nil {
-		v.Help()
-		return 0
+		return v.Help()
 	}
 	return console.Fail(usage.Errorf("help", "no verb %s%s", escape.Quote(args[0]), near.DidYouMean(nearVerb(args[0]))))
 }
 
 // printPresets lists the presets, with the rules of those that have a network.
-func printPresets() {
-	fmt.Print("nsrun run --preset NAME,NAME: several apply together.\n\n")
+func printPresets() int {
+	var b strings.Builder
+	b.WriteString("nsrun run --preset NAME,NAME: several apply together.\n\n")
 	for _, p := range nsrunlib.Presets() {
-		fmt.Printf("  %-15s %s\n", p, p.Summary())
+		fmt.Fprintf(&b, "  %-15s %s\n", p, p.Summary())
 		for _, r := range p.Rules() {
-			fmt.Printf("  %-15s   --allow-net %s\n", "", r)
+			fmt.Fprintf(&b, "  %-15s   --allow-net %s\n", "", r)
 		}
 	}
+	return console.PrintText(b.String())
 }

@@ -56,8 +56,7 @@ func cmdHome(args []string) int {
 	switch do {
 	case "show", "reset", "keep":
 	case "-h", "-help", "--help":
-		homeVerb.Help()
-		return 0
+		return homeVerb.Help()
 	default:
 		return homeVerb.Fail(usage.Errorf("home", "show, reset or keep?"))
 	}

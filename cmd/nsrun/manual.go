@@ -4,7 +4,6 @@ package main
 
 import (
 	"flag"
-	"os"
 
 	"github.com/nsrun/nsrun/internal/escape"
 
@@ -23,9 +22,9 @@ func cmdMan(args []string) int {
 	case len(rest) > 0:
 		return console.Fail(usage.Errorf("man", "takes no arguments"))
 	case markdown:
-		return printText(manual.Markdown(manualVerbs()))
+		return console.PrintText(manual.Markdown(manualVerbs()))
 	}
-	return printText(manual.Man(manualVerbs()))
+	return console.PrintText(manual.Man(manualVerbs()))
 }
 
 // cmdCompletion prints the completion script of a shell.
@@ -41,14 +40,7 @@ func cmdCompletion(args []string) int {
 	if !ok {
 		return console.Fail(usage.Errorf("completion", "no script for %s: only bash, zsh and fish", escape.Quote(args[0])))
 	}
-	return printText(text)
-}
-
-func printText(text string) int {
-	if _, err := os.Stdout.WriteString(text); err != nil {
-		return console.Fail(err)
-	}
-	return 0
+	return console.PrintText(text)
 }
 
 // manualVerbs is the table of verbs, with their flags.

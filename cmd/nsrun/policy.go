@@ -111,10 +111,7 @@ func (r *runner) policy(any, asJSON bool) int {
 			break
 		}
 	}
-	if _, err := os.Stdout.Write(text.Bytes()); err != nil {
-		return console.Fail(err)
-	}
-	return 0
+	return console.PrintText(text.String())
 }
 
 // policyWidth is the width of printed lists, and policyLines the maximum number of lines: long lists are shortened.

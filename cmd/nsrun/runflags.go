@@ -151,7 +151,12 @@ func runFlags(fs *flag.FlagSet, o *runOptions) {
 	fs.DurationVar(&o.timeout, "timeout", 0, "end the command after this `duration`")
 	fs.DurationVar(&o.grace, "grace", 0, "after --timeout, kill the command this `duration` after SIGTERM (default 2s)")
 	limitFlags(fs, &o.limits)
-	fs.StringVar(&o.report, "report", "", "write a JSON report to a `file`, a descriptor number, or - for standard output")
+	fs.Func("report", "write a JSON report to a `file`, a descriptor number, or - for standard output", func(s string) error {
+		if o.report = s; s == "" {
+			return errEmpty
+		}
+		return nil
+	})
 	fs.Var(explainFlag{o}, "explain", "print what would be done, and do nothing; --explain=policy prints what nsrun policy does")
 	fs.BoolVar(&o.watch, "watch", false, "print what the command changes as it happens")
 	fs.BoolVar(&o.why, "why", false, "find out what the command was refused, and which flag would allow it; this takes longer")
@@ -313,7 +318,7 @@ func (o *runOptions) setSandbox(name string) (err error) {
 
 // setEngine is --engine.
 func (o *runOptions) setEngine(name string) error {
-	if o.engine.UnmarshalText([]byte(name)) != nil {
+	if name == "" || o.engine.UnmarshalText([]byte(name)) != nil {
 		return errors.New("the values are overlay, tmpfs and copy")
 	}
 	return nil

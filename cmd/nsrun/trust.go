@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
@@ -122,6 +123,7 @@ func listTrusted(asJSON bool) int {
 		return console.Fail(err)
 	}
 	reports := []trustedReport{}
+	var out strings.Builder
 	for _, t := range list {
 		r := trustedReport{t, "trusted"}
 		switch content, err := configfile.ReadProject(t.Path); {
@@ -132,11 +134,11 @@ func listTrusted(asJSON bool) int {
 		}
 		reports = append(reports, r)
 		if !asJSON {
-			fmt.Printf("%-8s %s\n", r.State, escape.Quote(t.Path))
+			fmt.Fprintf(&out, "%-8s %s\n", r.State, escape.Quote(t.Path))
 		}
 	}
 	if asJSON {
 		return console.PrintJSON(reports)
 	}
-	return 0
+	return console.PrintText(out.String())
 }

@@ -40,6 +40,5 @@ func cmdVersion(args []string) int {
 	if prerun.Entered() {
 		start = "before the Go runtime"
 	}
-	fmt.Printf("nsrun %s%s (%s, starts %s)\n", v, rev, runtime.Version(), start)
-	return 0
+	return console.PrintText(fmt.Sprintf("nsrun %s%s (%s, starts %s)\n", v, rev, runtime.Version(), start))
 }

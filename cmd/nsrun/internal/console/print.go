@@ -32,6 +32,14 @@ func Say(format string, args ...any) {
 	_, _ = os.Stderr.WriteString("nsrun: " + escape.Printable(fmt.Sprintf(format, args...)) + "\n")
 }
 
+// PrintText prints what was asked for on standard output, and returns the exit status.
+func PrintText(text string) int {
+	if _, err := os.Stdout.WriteString(text); err != nil {
+		return Fail(err)
+	}
+	return 0
+}
+
 // Fail prints what went wrong, with what to type where that is known, and returns
 // the exit status for it.
 func Fail(err error) int {

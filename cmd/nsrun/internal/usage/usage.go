@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
@@ -81,22 +80,23 @@ func Flags(fs *flag.FlagSet, all []string) error {
 // exit status.
 func (v *Verb) Fail(err error) int {
 	if errors.Is(err, flag.ErrHelp) {
-		v.Help()
-		return 0
+		return v.Help()
 	}
 	return console.Fail(err)
 }
 
-// Help explains the verb on standard output.
-func (v *Verb) Help() {
-	fmt.Printf("usage: nsrun %s\n\n%s\n", strings.TrimRight(v.Name+" "+v.Args, " "), v.Short)
+// Help explains the verb on standard output, and returns the exit status.
+func (v *Verb) Help() int {
+	var b strings.Builder
+	fmt.Fprintf(&b, "usage: nsrun %s\n\n%s\n", strings.TrimRight(v.Name+" "+v.Args, " "), v.Short)
 	if v.Long != "" {
-		fmt.Print("\n" + v.Long + "\n")
+		b.WriteString("\n" + v.Long + "\n")
 	}
 	v.FlagSet().VisitAll(func(f *flag.Flag) {
 		arg, usage := flag.UnquoteUsage(f)
-		fmt.Fprintf(os.Stdout, "  %-22s %s\n", strings.TrimRight(Dashed(f.Name)+" "+arg, " "), usage)
+		fmt.Fprintf(&b, "  %-22s %s\n", strings.TrimRight(Dashed(f.Name)+" "+arg, " "), usage)
 	})
+	return console.PrintText(b.String())
 }
 
 // Errorf is a mistake on the command line of a verb.
