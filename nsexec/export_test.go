@@ -41,3 +41,19 @@ func HeldMounts(c *Cmd) string {
 	}
 	return name
 }
+
+// ReadyLate makes a sandbox in advance, and has its time end meanwhile.
+func ReadyLate() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	p := Command("true").beginning()
+	p.created = func(int) error {
+		cancel()
+		return nil
+	}
+	s, err := spawnReady(ctx, p)
+	if err == nil {
+		s.close()
+	}
+	return err
+}

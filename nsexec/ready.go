@@ -3,6 +3,7 @@
 package nsexec
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -88,13 +89,7 @@ const fillPatience = 10 * time.Second
 func (r *readySet) fill(p profile) {
 	ctx, cancel := context.WithTimeout(context.Background(), fillPatience)
 	defer cancel()
-	s, err := spawnFirst(ctx, &beginning{profile: p}, cloneInLauncher)
-	if err == nil {
-		if err = s.awaitPid(); err != nil {
-			err = s.giveUp(err)
-		}
-		s.ctx = context.Background()
-	}
+	s, err := spawnReady(ctx, &beginning{profile: p})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.making, p)
@@ -108,6 +103,19 @@ func (r *readySet) fill(p profile) {
 		r.begin(func() { old.close() })
 	}
 	r.waiting[p] = s
+}
+
+// spawnReady makes a sandbox that waits. Of one that took longer than ctx no reports can be read any more.
+func spawnReady(ctx context.Context, p *beginning) (*clone, error) {
+	s, err := spawnFirst(ctx, p, cloneInLauncher)
+	if err != nil {
+		return nil, err
+	}
+	if err := cmp.Or(s.awaitPid(), ctx.Err()); err != nil {
+		return nil, s.giveUp(err)
+	}
+	s.ctx = context.Background()
+	return s, nil
 }
 
 // evict makes room for one more; it keeps sandboxes that a caller takes or ends (unready). r.mu is held.

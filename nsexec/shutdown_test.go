@@ -3,6 +3,8 @@
 package nsexec_test
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"testing"
 
@@ -44,4 +46,13 @@ func TestShutdownAtAnyTime(t *testing.T) {
 	starts.Wait()
 	close(done)
 	shutdowns.Wait()
+}
+
+// TestReadyLate: a sandbox that took too long to be made in advance is given up. The next command got it, and its reports
+// could not be read.
+func TestReadyLate(t *testing.T) {
+	leaks(t)
+	if err := nsexec.ReadyLate(); !errors.Is(err, context.Canceled) {
+		t.Errorf("it is ready: %v", err)
+	}
 }
