@@ -16,7 +16,7 @@ import (
 // did. No code of the command has run.
 func (x *Execution) otherEngine(err error) (bool, error) {
 	r := x.runner
-	if x.session == nil || x.resumed || r.landlock() || r.config.Engine != 0 || !refusesMount(err) {
+	if x.session == nil || x.resumed || x.landlock || r.config.Engine != 0 || !refusesMount(err) {
 		return false, nil
 	}
 	last := x.session.Info().Engine
@@ -42,9 +42,13 @@ func (x *Execution) otherEngine(err error) (bool, error) {
 }
 
 // withoutCaches leaves caches of a command without a session read-only, if no overlay can be mounted over them. It
-// reports whether this was not known before.
+// reports whether this was not known when the command was planned.
 func (x *Execution) withoutCaches(err error) bool {
-	return x.session == nil && refusesMount(err) && !x.runner.plainCaches.Swap(true)
+	if x.session != nil || x.plainCaches || !refusesMount(err) {
+		return false
+	}
+	x.runner.plainCaches.Store(true)
+	return true
 }
 
 // gone reports whether the host removed or replaced a file while a mount was put over it: a socket whose server ended, or
@@ -68,13 +72,13 @@ func (x *Execution) renew() error {
 
 // missing are the features that the command had to do without, see Result.Missing.
 func (x *Execution) missing() (list []features.Name) {
-	if x.runner.landlock() {
+	if x.landlock {
 		return x.withoutNamespaces()
 	}
 	if s := x.session; s != nil && !x.resumed && x.runner.config.Engine == 0 && s.Info().Engine != overlay.EngineOverlay {
 		list = append(list, features.Overlay)
 	}
-	if x.session == nil && x.runner.plainCaches.Load() {
+	if x.session == nil && x.plainCaches {
 		list = append(list, features.Overlay)
 	}
 	if sandbox.Of(x.cmd).HostProc {

@@ -57,6 +57,11 @@ type Execution struct {
 	stdout, stderr *capture // nil: passed through, or merged
 	stdin          [2]*os.File
 
+	// What the Runner knew of this machine when the command was planned. Others that start at the same time may find out more.
+	landlock    bool // nothing is done by namespaces
+	mirrored    bool // no overlay can be laid over the home directory
+	plainCaches bool // nor over caches
+
 	walled   confined        // with LandlockBackend
 	net      *network        // nil: none, or the host's
 	observed *observed       // nil: nobody looks at what the command is refused

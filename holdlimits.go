@@ -25,7 +25,7 @@ func (x *Execution) confine(cmd *nsexec.Cmd) error {
 	if l == (limits.Limits{}) {
 		return nil
 	}
-	hold, err := x.runner.limiter.Hold(l, cmd.Cgroup, x.written(&l), x.runner.landlock())
+	hold, err := x.runner.limiter.Hold(l, cmd.Cgroup, x.written(&l), x.landlock)
 	if err != nil {
 		e := &LimitError{Err: err}
 		if none, ok := errors.AsType[*limits.Error](err); ok {

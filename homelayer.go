@@ -34,7 +34,7 @@ func (c *Config) keepsHome() bool { return c.Home == HomeLayer && !c.small() }
 // folder.
 func (x *Execution) addHomeLayer(f *plan.Facts, folders []string) error {
 	x.homeNotice = ""
-	if !x.runner.config.keepsHome() || x.runner.landlock() { // without namespaces there is none, as the backend's notice says
+	if !x.runner.config.keepsHome() || x.landlock { // without namespaces there is none, as the backend's notice says
 		return nil
 	}
 	if f.Table == nil {

@@ -6,7 +6,32 @@ import (
 	"fmt"
 	"syscall"
 	"testing"
+
+	"github.com/nsrun/nsrun/mounts"
+	"github.com/nsrun/nsrun/nsexec"
 )
+
+// TestFoundAtOnce: what one of several commands that start at once finds out about the machine, the others try without as well.
+func TestFoundAtOnce(t *testing.T) {
+	over := mounts.Overlay("/", "", "", "/home")
+	over.ReadOnly = true
+	err := &nsexec.Error{Op: nsexec.StepOverlay, Err: syscall.EPERM, Mount: 1}
+	r := NewRunner(Config{})
+	planned := func() *Execution {
+		x := &Execution{runner: r, cmd: &nsexec.Cmd{Mounts: mounts.Plan{over}}}
+		x.mirrored, x.plainCaches = r.mirrors(), r.plainCaches.Load()
+		return x
+	}
+	a, b := planned(), planned()
+	for _, x := range []*Execution{a, b} {
+		if !r.mirror(x, err) || !x.withoutCaches(err) {
+			t.Error("it is not tried once more")
+		}
+	}
+	if x := planned(); r.mirror(x, err) || x.withoutCaches(err) {
+		t.Error("it is tried without end")
+	}
+}
 
 // TestLasting: that a process has too many files now says nothing about its next command.
 func TestLasting(t *testing.T) {

@@ -83,7 +83,7 @@ func landlockError() error {
 // commands of this Runner. The command must not have been executed.
 func (x *Execution) fallsBack(err error) bool {
 	r := x.runner
-	if r.config.Backend != AutoBackend || r.landlock() || !refusesNamespaces(err) || landlockError() != nil {
+	if r.config.Backend != AutoBackend || x.landlock || !refusesNamespaces(err) || landlockError() != nil {
 		return false
 	}
 	r.mu.Lock()

@@ -37,7 +37,7 @@ func (x *Execution) addSession(f *plan.Facts, engine overlay.Engine) error {
 	if err := x.addHomeLayer(f, s.Roots); err != nil {
 		return err
 	}
-	if x.runner.config.small() || f.Layer != nil || x.runner.landlock() {
+	if x.runner.config.small() || f.Layer != nil || x.landlock {
 		f.Session = s
 		return nil // caches are in the home directory, which is not there, or can be written to, or no layer can be laid over them
 	}
@@ -79,7 +79,7 @@ func (x *Execution) explainSession(f *plan.Facts) error {
 		for i, root := range f.Folders.Overlay {
 			upper, work := layer(i)
 			m := mounts.Overlay(root, upper, work, root)
-			if c.Engine == overlay.EngineCopy || x.runner.landlock() {
+			if c.Engine == overlay.EngineCopy || x.landlock {
 				m = mounts.Bind(upper, root)
 			}
 			f.Session.Mounts = append(f.Session.Mounts, m)
@@ -110,7 +110,7 @@ func (x *Execution) explainSession(f *plan.Facts) error {
 
 // explainCaches adds the caches that the session would show through overlays, if asked to.
 func (x *Execution) explainCaches(f *plan.Facts) error {
-	if err := x.addHomeLayer(f, f.Session.Roots); err != nil || !x.caches || f.Layer != nil || x.runner.config.has(StrictPreset) || x.runner.landlock() {
+	if err := x.addHomeLayer(f, f.Session.Roots); err != nil || !x.caches || f.Layer != nil || x.runner.config.has(StrictPreset) || x.landlock {
 		return err
 	}
 	for _, dir := range host.Caches(f.Home, x.runner.config.caches(), f.Session.Roots, "", f.Table) {

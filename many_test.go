@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
@@ -52,12 +54,16 @@ func commitsInside(args []string) int {
 	r := nsrun.NewRunner(nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Commit, NoPlayground: true})
 	var wg sync.WaitGroup
 	errs := make([]error, goroutines)
+	if !features.Has(features.Overlay) {
+		manyCaches = nil // nobody can write to them
+	}
+	bad := func(n nsrun.Notice) bool { return n.Kind != nsrun.NoticeOutput } // that depends on how busy the machine is
 	for g := range goroutines {
 		wg.Go(func() {
 			for i := range commits {
 				command := fmt.Sprintf("echo %d >w%s/%d; for c in %s; do : >~/$c/%d-%d; done", i, process, g, strings.Join(manyCaches, " "), g, i)
 				res, err := r.Run(context.Background(), nsrun.Request{Command: command})
-				if err == nil && (res.ExitCode != 0 || res.State != overlay.Committed || len(res.Notices) > 0 || strings.Contains(res.String(), "ERROR")) {
+				if err == nil && (res.ExitCode != 0 || res.State != overlay.Committed || slices.ContainsFunc(res.Notices, bad) || strings.Contains(res.String(), "ERROR")) {
 					err = fmt.Errorf("%s: %s, %q", res, res.State, res.Notices)
 				}
 				if err != nil {

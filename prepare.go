@@ -49,7 +49,8 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	if f.Folders, err = c.folders(suspect); err != nil {
 		return err
 	}
-	landlock := x.runner.landlock()
+	landlock := x.landlock
+	x.mirrored, x.plainCaches = x.runner.mirrors(), x.runner.plainCaches.Load()
 	if landlock {
 		if err := x.openApart(); err != nil {
 			return err
@@ -145,7 +146,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 func (x *Execution) policy(landlock bool) plan.Policy {
 	c, q := &x.runner.config, &x.request
 	p := plan.Policy{
-		Strict: c.has(StrictPreset), Root: c.has(WorkspaceRootPreset), Playground: c.playground(), NoHomeOverlay: x.runner.mirrors(),
+		Strict: c.has(StrictPreset), Root: c.has(WorkspaceRootPreset), Playground: c.playground(), NoHomeOverlay: x.mirrored,
 		HostNetwork: q.Network, BlockExisting: c.BlockExisting, UserNamespaces: c.userNamespaces(), OwnIDs: c.OwnIDs,
 		WorkingDir: q.WorkingDir, ClearEnv: c.ClearEnv, Env: slices.Concat(c.Env, q.Env, x.services.env),
 	}
@@ -260,7 +261,7 @@ func (x *Execution) addFolders(f *plan.Facts) error {
 	if f.Table == nil && c.playground() {
 		f.Table, f.Playground.Err = mounts.ReadMountinfo()
 	}
-	if !c.layered() && f.Layer == nil && len(f.Folders.Direct) > 0 && !c.small() && !x.runner.landlock() && !x.runner.plainCaches.Load() {
+	if !c.layered() && f.Layer == nil && len(f.Folders.Direct) > 0 && !c.small() && !x.landlock && !x.plainCaches {
 		// Not the place that variables name if there is no cache: an existing cache is useful.
 		for _, dir := range host.Caches(f.Home, c.caches(), f.Folders.Direct, "", f.Table) {
 			f.Caches = append(f.Caches, mounts.TmpOverlay(dir, dir))
@@ -272,7 +273,7 @@ func (x *Execution) addFolders(f *plan.Facts) error {
 			project = f.Session.Roots[0] // whose playground commands of that session had
 		}
 		f.Playground = host.FindPlayground(host.PlaygroundQuery{
-			Dir: c.Playground, Project: project, HomeAt: f.HomeAt, Table: f.Table, Mirror: x.runner.mirrors(), Create: !x.explain,
+			Dir: c.Playground, Project: project, HomeAt: f.HomeAt, Table: f.Table, Mirror: x.mirrored, Create: !x.explain,
 		})
 	}
 	return nil
@@ -365,7 +366,7 @@ func (x *Execution) limit() {
 // command makes the command; roots are those of the session.
 func (x *Execution) command(spec Spec, roots []string) error {
 	cmd := spec.CommandContext(x.ctx, x.args[0], x.args[1:]...)
-	landlock := x.runner.landlock()
+	landlock := x.landlock
 	if landlock {
 		if err := x.attachConfinement(cmd); err != nil {
 			return err

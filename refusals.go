@@ -35,7 +35,7 @@ const (
 
 // findRefusals finds what the command was refused. err is what Wait returns.
 func (x *Execution) findRefusals(err error) {
-	t := refusalTable{box: &x.box, dir: x.dir, names: mostNames, root: os.Geteuid() == 0 && !x.runner.landlock()}
+	t := refusalTable{box: &x.box, dir: x.dir, names: mostNames, root: os.Geteuid() == 0 && !x.landlock}
 	for _, d := range x.result.Network.Denied() {
 		r := networkRefusal(d)
 		target := d.Host

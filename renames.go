@@ -13,7 +13,7 @@ import (
 // later do it, too.
 func (x *Execution) rename(cmd *nsexec.Cmd, roots []string) {
 	x.endRenames()
-	if len(roots) == 0 || x.session != nil && x.session.Info().Engine == overlay.EngineCopy || x.runner.landlock() {
+	if len(roots) == 0 || x.session != nil && x.session.Info().Engine == overlay.EngineCopy || x.landlock {
 		return
 	}
 	x.renames = &renames.Server{Root: x.ownRoot()}

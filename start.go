@@ -141,7 +141,7 @@ func (r *Runner) planned(ctx context.Context, q Request) (*Execution, error) {
 
 // plannedWith is planned; with caches, it includes those that a session would add.
 func (r *Runner) plannedWith(ctx context.Context, q Request, caches bool) (_ *Execution, err error) {
-	x := &Execution{runner: r, request: q, parent: ctx, began: time.Now(), explain: true, caches: caches}
+	x := &Execution{runner: r, request: q, parent: ctx, began: time.Now(), explain: true, caches: caches, landlock: r.landlock()}
 	if err := r.config.check(); err != nil {
 		return nil, err
 	}
@@ -184,6 +184,7 @@ func (x *Execution) start() error {
 
 // startOnce starts the command, with the first engine that works.
 func (x *Execution) startOnce() error {
+	x.landlock = x.runner.landlock()
 	err := x.prepare(x.runner.lastEngine())
 	for times := 0; err == nil; {
 		if err = x.connect(); err != nil {
@@ -251,7 +252,7 @@ func (x *Execution) timeIsUp(err error) bool {
 // which something is hidden; from then on the Runner uses none there.
 func (r *Runner) mirror(x *Execution, err error) bool {
 	e, ok := errors.AsType[*nsexec.Error](err)
-	if !ok || e.Op != nsexec.StepOverlay || e.Mount == 0 || r.mirrors() {
+	if !ok || e.Op != nsexec.StepOverlay || e.Mount == 0 || x.mirrored {
 		return false
 	}
 	if m := x.cmd.Mounts[e.Mount-1]; m.Kind != mounts.KindOverlay || !m.ReadOnly {

@@ -31,7 +31,7 @@ func (x *Execution) Wait() (Result, error) {
 	res.Started, res.Duration = true, time.Since(x.began)
 	if x.bare == nil {
 		res.Missing = x.missing()
-		if res.Backend = NativeBackend; x.runner.landlock() {
+		if res.Backend = NativeBackend; x.landlock {
 			res.Backend = LandlockBackend
 		}
 	}
