@@ -14,7 +14,7 @@ import (
 // TestRefusedCalls: calls that a filter or a file system can refuse are made through package sys, which knows others that
 // serve. What is not part of nsrun, and what finds out whether there are such calls, makes them itself.
 func TestRefusedCalls(t *testing.T) {
-	calls := []string{"Openat2", "Statx", "Renameat2"}
+	calls := []string{"Openat2", "Statx", "Renameat2", "Fsync", "Syncfs", "Getrandom"}
 	own := []string{"internal/sys", "internal/testenv", "internal/differ", "features", "bench", "test"}
 	through := 0
 	sources(t, parser.SkipObjectResolution, func(name string, set *token.FileSet, f *ast.File) {

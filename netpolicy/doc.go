@@ -1,5 +1,5 @@
 // Package netpolicy describes which hosts and ports a sandbox may reach, and learns the addresses of the names in its
-// rules. It imports internal/escape only. It does not enforce anything: packages cgroup and broker do.
+// rules. It imports internal/escape and internal/sys only. It does not enforce anything: packages cgroup and broker do.
 //
 //	policy := netpolicy.MustParse("modules.example.org:443", "*.github.com:443", "10.0.0.0/8:5432")
 //	policy.HostAddrs = own // of net.InterfaceAddrs

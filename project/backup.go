@@ -143,7 +143,7 @@ func (v *vault) name() {
 	for _, w := range v.waiting {
 		there := false
 		var st unix.Stat_t
-		err := sys.Retry(func() error { return unix.Fsync(int(w.f.Fd())) })
+		err := sys.Fsync(int(w.f.Fd()))
 		if err == nil {
 			err = unix.Fstat(int(w.f.Fd()), &st)
 		}

@@ -89,7 +89,7 @@ func (d *dir) lstat(name string) (st unix.Stat_t, err error) {
 
 func (d *dir) unlink(name string, flags int) error { return unix.Unlinkat(int(d.fd), name, flags) }
 
-func (d *dir) sync() error { return sys.Retry(func() error { return unix.Fsync(int(d.fd)) }) }
+func (d *dir) sync() error { return sys.Fsync(int(d.fd)) }
 
 // names lists what is in d, in no order.
 func (d *dir) names() ([]string, error) {

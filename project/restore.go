@@ -147,7 +147,7 @@ func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Res
 	if err := dress(dst, parent, v, now != nil, &have); err != nil {
 		return fail(err)
 	}
-	if err := dst.Sync(); err != nil {
+	if err := sys.Fsync(int(dst.Fd())); err != nil {
 		return fail(err)
 	}
 	// After everything else that may fail, so that the log has no restoration that failed.

@@ -278,7 +278,7 @@ func copyFile(source *os.File, to sys.FD, made string, st *unix.Stat_t) error {
 	if err == nil {
 		err = errors.Join(unix.Fchmod(n, st.Mode&0o755), unix.Futimes(n, []unix.Timeval{
 			unix.NsecToTimeval(st.Atim.Nano()), unix.NsecToTimeval(st.Mtim.Nano()),
-		}), f.Sync())
+		}), sys.Fsync(n))
 	}
 	return errors.Join(err, f.Close())
 }

@@ -126,6 +126,28 @@ func renameInstead(dir int, from string, to int, name string, flags uint) error 
 	return Retry(func() error { return unix.Renameat(dir, from, to, name) })
 }
 
+// Fsync is fsync(2), repeated when a signal interrupted it. Where that is refused the whole file system is flushed.
+func Fsync(fd int) error {
+	err := Retry(func() error { return unix.Fsync(fd) })
+	if e, ok := err.(syscall.Errno); ok && refusal(e) { // no file system says that
+		return Syncfs(fd)
+	}
+	return err
+}
+
+// Syncfs is syncfs(2), repeated when a signal interrupted it. Where that is refused all file systems are flushed, by a call that
+// tells of no errors of a disk.
+func Syncfs(fd int) error {
+	err := Retry(func() error { return unix.Syncfs(fd) })
+	if e, ok := err.(syscall.Errno); ok && refusal(e) {
+		if _, _, e := syscall.Syscall(unix.SYS_SYNC, 0, 0, 0); e != 0 {
+			return e
+		}
+		return nil
+	}
+	return err
+}
+
 // MemFile is memfd_create(2), close-on-exec. Where that is refused the file is one without a name in the directory for
 // temporary files, in another that is in memory, or in the caller's.
 func MemFile(name string) (FD, error) {

@@ -99,7 +99,7 @@ func flushSystems(list []*Handle) error {
 		st, err := h.Stat()
 		if err == nil && !done[st.Dev] {
 			done[st.Dev] = true
-			err = sys.Retry(func() error { return unix.Syncfs(int(h.FD)) })
+			err = sys.Syncfs(int(h.FD))
 		}
 		if err != nil {
 			return err

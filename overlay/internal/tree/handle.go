@@ -166,7 +166,7 @@ func (h *Handle) SetMtime(t unix.Timespec) error {
 
 func (h *Handle) ProcPath() string { return "/proc/self/fd/" + strconv.Itoa(int(h.FD)) }
 
-func (h *Handle) Fsync() error { return sys.Retry(func() error { return unix.Fsync(int(h.FD)) }) }
+func (h *Handle) Fsync() error { return sys.Fsync(int(h.FD)) }
 
 // readlink returns the text of the symbolic link that h is open on with O_PATH.
 func (h *Handle) readlink() (string, error) {

@@ -57,13 +57,13 @@ func Pack(ctx context.Context, at *Handle, roots int, read func(p *Packer, i int
 	f := h.OSFile(packedIndex)
 	err = WriteIndex(f, list)
 	if err == nil {
-		err = f.Sync()
+		err = sys.Fsync(int(f.Fd()))
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	// The caller discards what is in memory after this.
-	if err := sys.Retry(func() error { return unix.Syncfs(int(p.dir.FD)) }); err != nil {
+	if err := sys.Syncfs(int(p.dir.FD)); err != nil {
 		return err
 	}
 	// The previous one is removed when the new one has its name. See adopt for an interruption.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"strconv"
 
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 	"golang.org/x/sys/unix"
@@ -50,7 +51,7 @@ func (c *Writer) backUp() error {
 	}
 	err := tree.InTurn(k.FinishDirs, func() error { return k.Flush.AddDir(copies, ".") }, k.Flush.Wait)
 	if err == nil && k.Many {
-		err = unix.Syncfs(int(copies.FD))
+		err = sys.Syncfs(int(copies.FD))
 	}
 	if err == nil {
 		err = c.findStays(&k)

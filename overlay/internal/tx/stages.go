@@ -244,7 +244,7 @@ func (t *Tx) syncRoots() error {
 			continue
 		}
 		if err == nil {
-			err = unix.Syncfs(int(d.FD))
+			err = sys.Syncfs(int(d.FD))
 			d.Close()
 		}
 		if err != nil {

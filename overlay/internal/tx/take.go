@@ -118,7 +118,7 @@ func (t *Tx) fetchAll() error {
 // flushTaken flushes the transaction's objects, and directories of the upper directory.
 func (t *Tx) flushTaken(uppers map[store.Place]bool) error {
 	if len(uppers) > tree.FsyncMost {
-		return sys.Retry(func() error { return unix.Syncfs(int(t.Objects.FD)) })
+		return sys.Syncfs(int(t.Objects.FD))
 	}
 	var f tree.Flusher
 	defer f.Close()

@@ -228,7 +228,7 @@ func (c *Writer) makeMerged(n Item, dst *tree.Handle, to string) (tree.Stat, err
 func (c *Writer) Flush() error {
 	t := c.Tx
 	for _, h := range append([]*tree.Handle{t.Objects}, t.stages...) {
-		if err := sys.Retry(func() error { return unix.Syncfs(int(h.FD)) }); err != nil {
+		if err := sys.Syncfs(int(h.FD)); err != nil {
 			return &fs.PathError{Op: "flush", Path: c.Tx.s.Path, Err: err}
 		}
 	}
