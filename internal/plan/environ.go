@@ -47,11 +47,11 @@ var caches = [...]struct {
 	dir  string   // below the home directory
 	set  []string // "~" stands for the home directory
 	also string   // a file in which somebody may have chosen another place already; empty: none
-	// fresh says that an empty one is better than one that can be read only, where no layer can be laid over it.
-	fresh bool
+	// fresh says that an empty one is better than one of which commands cannot write to this directory.
+	fresh string
 }{
 	{dir: ".cache", set: []string{"XDG_CACHE_HOME=/tmp/.cache"}},
-	{dir: ".npm", set: []string{"npm_config_cache=/tmp/.npm"}, fresh: true},
+	{dir: ".npm", set: []string{"npm_config_cache=/tmp/.npm"}, fresh: "_cacache"},
 	// What is installed is not a cache, and is refused where it was.
 	{dir: "go", set: []string{"GOPATH=/tmp/go", "GOBIN=~/go/bin"}, also: ".config/go/env"},
 	{dir: ".cargo", set: []string{"CARGO_HOME=/tmp/.cargo", "CARGO_INSTALL_ROOT=~/.cargo"}},
@@ -81,7 +81,7 @@ func (b *building) otherCaches() (sets [][]string) {
 	for _, c := range caches {
 		// One that can be read only is better than an empty one; but for .cache, of which most programs
 		// write all that they use.
-		readable := b.Present[c.dir] && c.dir != ".cache" && !(c.fresh && b.policy.Temp != "")
+		readable := b.Present[c.dir] && c.dir != ".cache" && (c.fresh == "" || writes(b.mounts, path.Join(b.Home, c.dir, c.fresh)))
 		if readable || b.Present[c.also] || writes(b.mounts, path.Join(b.Home, c.dir)) {
 			continue
 		}
