@@ -345,8 +345,7 @@ func (c *Cmd) watch() {
 		case <-timer.C:
 		}
 		_ = c.Signal(syscall.SIGKILL)
-		closeAll(c.parentFiles)
-		c.ctxDone <- err
+		c.ctxDone <- err // awaitCopies does not wait for who still has an end of a pipe
 	}()
 }
 

@@ -493,6 +493,35 @@ func TestLateOutput(t *testing.T) {
 	}
 }
 
+// TestLateOutputOfCancelled: so is what a command had written that was killed because its context ended.
+func TestLateOutputOfCancelled(t *testing.T) {
+	leaks(t)
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := nsexec.CommandContext(ctx, "sh", "-c", "head -c 60000 /dev/zero; echo >&2; sleep 1000")
+		c.Mounts = base()
+		c.WaitDelay = 1
+		out := &tardy{gone: func() bool { return unix.Kill(c.Process.Pid, 0) != nil }}
+		c.Stdout, c.Stderr = out, writerFunc(cancel)
+		if err := c.Run(); !killed(err) || out.n != 60000 {
+			t.Fatalf("%d bytes, %v", out.n, err)
+		}
+	}
+}
+
+// writerFunc is called for what is written to it.
+type writerFunc func()
+
+func (f writerFunc) Write(p []byte) (int, error) {
+	f()
+	return len(p), nil
+}
+
+func killed(err error) bool {
+	e, ok := errors.AsType[*exec.ExitError](err)
+	return ok && e.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL
+}
+
 // tardy counts what is written to it, and does not take more until gone.
 type tardy struct {
 	gone func() bool
