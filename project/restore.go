@@ -5,6 +5,7 @@ package project
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -140,7 +141,12 @@ func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Res
 	}
 	dst := os.NewFile(uintptr(fd), filepath.Join(parent.path, temp))
 	defer dst.Close()
-	defer func() { _ = parent.unlink(temp, 0) }() // ours, or what was exchanged with it
+	theirs := false // temp is what another program has just written
+	defer func() {
+		if !theirs {
+			_ = parent.unlink(temp, 0) // ours, or what was exchanged with it
+		}
+	}()
 	if _, err := sys.CopyData(ctx, dst, src); err != nil {
 		return fail(err)
 	}
@@ -157,7 +163,7 @@ func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Res
 	if now == nil {
 		err = sys.RenameNew(int(parent.fd), temp, int(parent.fd), name)
 	} else {
-		err = exchange(parent, temp, name, &have)
+		theirs, err = exchange(parent, temp, name, &have)
 	}
 	if err != nil {
 		return fail(err)
@@ -293,8 +299,9 @@ func dress(dst *os.File, parent *dir, v Version, had bool, have *unix.Stat_t) er
 	return sys.Bare(dst.Chmod(v.Mode.Perm()))
 }
 
-// exchange swaps temp and name, if name is still the file that was saved.
-func exchange(parent *dir, temp, name string, have *unix.Stat_t) error {
+// exchange swaps temp and name, if name is still the file that was saved. theirs says that temp is a file of another
+// program that could not be put back.
+func exchange(parent *dir, temp, name string, have *unix.Stat_t) (theirs bool, err error) {
 	same := func(at string) bool {
 		st, err := parent.lstat(at)
 		return err == nil && st.Dev == have.Dev && st.Ino == have.Ino && st.Size == have.Size && st.Mtim == have.Mtim
@@ -302,20 +309,21 @@ func exchange(parent *dir, temp, name string, have *unix.Stat_t) error {
 	swap := func() error {
 		return sys.Renameat2(int(parent.fd), temp, int(parent.fd), name, unix.RENAME_EXCHANGE)
 	}
-	err := swap()
+	err = swap()
 	if err == unix.EINVAL { // some file systems cannot exchange names
 		if !same(name) {
-			return errMoved
+			return false, errMoved
 		}
-		return unix.Renameat(int(parent.fd), temp, int(parent.fd), name)
+		return false, unix.Renameat(int(parent.fd), temp, int(parent.fd), name)
 	}
 	if err == unix.ENOENT {
-		return errMoved
+		return false, errMoved
 	}
-	if err == nil && !same(temp) {
-		if err = swap(); err == nil {
-			err = errMoved
-		}
+	if err != nil || same(temp) {
+		return false, err
 	}
-	return err
+	if err = swap(); err != nil {
+		return true, fmt.Errorf("%w (%s has what another program wrote meanwhile)", err, temp)
+	}
+	return false, errMoved
 }

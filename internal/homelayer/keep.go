@@ -294,11 +294,18 @@ func (k *keeper) replace(to sys.FD, made, name string) (old string, err error) {
 		old = made
 	case unix.EINVAL: // a file system that cannot do it
 		old = keptBegin + sys.RandomText(12)
-		if err = unix.Linkat(int(to), name, int(to), old, 0); err != nil { // nor this
+		linked := unix.Linkat(int(to), name, int(to), old, 0) == nil
+		if err = nil; !linked { // nor this
 			err = sys.RenameNew(int(to), name, int(to), old)
 		}
-		if err == nil {
-			err = sys.Renameat2(int(to), made, int(to), name, 0)
+		if err != nil {
+			break
+		}
+		err = sys.Renameat2(int(to), made, int(to), name, 0)
+		if err != nil && linked {
+			_ = unix.Unlinkat(int(to), old, 0)
+		} else if err != nil {
+			err = errors.Join(err, sys.RenameNew(int(to), old, int(to), name))
 		}
 	}
 	if err != nil {
