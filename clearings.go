@@ -4,6 +4,7 @@ package nsrun
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"sync"
 
@@ -73,13 +74,17 @@ func (c *clearings) leave(f func() error) {
 	}()
 }
 
-// awaitLeft waits until all that commands have left so far is released.
-func (c *clearings) awaitLeft() {
+// awaitLeft waits until all that commands have left so far is released, or ctx ends.
+func (c *clearings) awaitLeft(ctx context.Context) {
 	c.mu.Lock()
 	leaving := slices.Clone(c.leaving)
 	c.mu.Unlock()
 	for _, done := range leaving {
-		<-done
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
@@ -121,7 +126,7 @@ func (c *clearings) close() (err error) {
 	for range cap(c.slots) {
 		<-c.slots
 	}
-	c.awaitLeft()
+	c.awaitLeft(context.Background())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return cmp.Or(err, c.err)

@@ -76,7 +76,7 @@ func (x *Execution) takeHome(f *plan.Facts, which int, perm os.FileMode, project
 			return nil, err.Error()
 		}
 	} else {
-		x.runner.clearings.awaitLeft() // else the layer of the command before this one is still in use
+		x.runner.clearings.awaitLeft(x.ctx) // else the layer of the command before this one is still in use
 		path, err := host.HomeLayer(u.at, project)
 		if err == nil {
 			l := x.runner.config.limits(&x.request)

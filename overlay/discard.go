@@ -3,6 +3,7 @@
 package overlay
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -122,7 +123,7 @@ func (s *Session) finishDiscard() (what string, err error) {
 func (s *Session) Remove() error {
 	s.work.Lock()
 	defer s.work.Unlock()
-	s.awaitUnmount()
+	_ = s.awaitUnmount(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	gone, err := s.away()

@@ -31,7 +31,9 @@ func (s *Session) ResumeContext(ctx context.Context, command []string) (err erro
 	if err := s.usable(op, true); err != nil {
 		return err
 	}
-	s.awaitUnmount()
+	if err := s.awaitUnmount(ctx); err != nil {
+		return &Error{Op: op, Path: s.path, Err: err}
+	}
 	if err := s.checkDependents(); err != nil {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}

@@ -3,6 +3,7 @@
 package overlay
 
 import (
+	"context"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -155,11 +156,17 @@ func (s *Session) MountedUntil(unmounted <-chan struct{}) {
 	s.unmounted = unmounted
 }
 
-// awaitUnmount waits until the session's overlays are unmounted. The caller holds s.work.
-func (s *Session) awaitUnmount() {
-	if s.unmounted != nil {
-		<-s.unmounted
+// awaitUnmount waits until the session's overlays are unmounted, or ctx ends. The caller holds s.work.
+func (s *Session) awaitUnmount(ctx context.Context) error {
+	if s.unmounted == nil {
+		return nil
+	}
+	select {
+	case <-s.unmounted:
 		s.unmounted = nil
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -168,7 +175,7 @@ func (s *Session) awaitUnmount() {
 func (s *Session) Close() error {
 	s.work.Lock()
 	defer s.work.Unlock()
-	s.awaitUnmount()
+	_ = s.awaitUnmount(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.release()

@@ -3,6 +3,8 @@
 package overlay
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 )
@@ -69,5 +71,17 @@ func TestMountedUntil(t *testing.T) {
 				s.MountedUntil(nil)
 			})
 		})
+	}
+}
+
+// Resume waits for the unmount no longer than its context allows.
+func TestResumeGivenUp(t *testing.T) {
+	s := create(t, project(t, `echo 1 > f`))
+	s.MountedUntil(make(chan struct{}))
+	defer s.MountedUntil(nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.ResumeContext(ctx, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
 	}
 }
