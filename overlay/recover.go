@@ -111,7 +111,7 @@ func recoverOne(statePath string, state *tree.Handle, id string) (Recovered, err
 	if err != nil {
 		return fail(err)
 	}
-	s := &Session{state: own}
+	s := &Session{state: own, id: id}
 	defer s.release()
 	if s.dir, s.lock, err = store.LockSession(state, id, store.Caretaker); err == store.ErrGone {
 		if err = state.Unlink(store.PendingName+"/"+id, 0); err == nil || err == unix.ENOENT {
