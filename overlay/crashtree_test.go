@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -56,6 +57,10 @@ func copyTo(from, to string, st *unix.Stat_t) error {
 			err = unix.Symlink(text, to)
 		}
 	case unix.S_IFREG:
+		// A process that another goroutine has just forked would have the files open until it executes something, and a
+		// commit copies files that are open anywhere instead of moving them.
+		syscall.ForkLock.RLock()
+		defer syscall.ForkLock.RUnlock()
 		var in, out *os.File
 		if in, err = os.Open(from); err != nil {
 			return err
@@ -199,7 +204,10 @@ func fingerprint(root string) ([]string, error) {
 		var entries []fs.DirEntry
 		switch st.Mode & unix.S_IFMT {
 		case unix.S_IFREG:
-			if data, err := os.ReadFile(path); err != nil {
+			syscall.ForkLock.RLock() // as in the copy above
+			data, err := os.ReadFile(path)
+			syscall.ForkLock.RUnlock()
+			if err != nil {
 				b.WriteString(" unreadable")
 			} else if len(data) < 64 {
 				fmt.Fprintf(&b, " %q", data)
