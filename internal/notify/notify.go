@@ -62,17 +62,25 @@ func (l Listener) Wait(stop int) bool {
 	polled := [2]unix.PollFd{{Fd: int32(l), Events: unix.POLLIN}, {Fd: int32(stop), Events: unix.POLLIN}}
 	for {
 		_, _, e := syscall.Syscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&polled)), 2, 0, 0, 0, 0)
-		switch {
-		case e == syscall.EINTR:
-			continue
-		case e != 0 || polled[1].Revents != 0:
-			return false
-		case polled[0].Revents&unix.POLLIN != 0:
-			return true
-		case polled[0].Revents != 0: // POLLHUP: nobody is left
-			return false
+		if ended, call := answered(&polled, e); ended {
+			return call
 		}
 	}
+}
+
+// answered reports whether an answer of ppoll(2) ends the wait, and whether there is a system call then.
+//
+//go:nosplit
+//go:norace
+func answered(polled *[2]unix.PollFd, e syscall.Errno) (ended, call bool) {
+	switch {
+	case e == syscall.EINTR:
+		return false, false
+	case e != 0 || polled[1].Revents != 0:
+		return true, false
+	}
+	// POLLHUP alone: no process is left that could make one.
+	return polled[0].Revents != 0, polled[0].Revents&unix.POLLIN != 0
 }
 
 // ioctl is ioctl(2). It goes through Go's scheduler, because it can take long: the kernel has one lock for all callers

@@ -20,14 +20,8 @@ func (l Listener) WaitRaw(stop int, polled *[2]unix.PollFd) bool {
 	for {
 		*polled = [2]unix.PollFd{{Fd: int32(l), Events: unix.POLLIN}, {Fd: int32(stop), Events: unix.POLLIN}}
 		_, _, e := syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(polled)), 2, 0, 0, 0, 0)
-		switch {
-		case e == syscall.EINTR:
-		case e != 0 || polled[1].Revents != 0:
-			return false
-		case polled[0].Revents&unix.POLLIN != 0:
-			return true
-		case polled[0].Revents != 0: // POLLHUP: nobody is left
-			return false
+		if ended, call := answered(polled, e); ended {
+			return call
 		}
 	}
 }
