@@ -5,6 +5,7 @@ package attempts
 import (
 	"os"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -76,7 +77,7 @@ func (q *quick) next() (more bool) {
 		if q.listener.ReceiveRaw(&q.seen) != 0 {
 			continue
 		}
-		if q.follows != 0 || !q.passes() {
+		if atomic.LoadUint32(&q.follows) != 0 || !q.passes() {
 			break
 		}
 		q.listener.ProceedRaw(q.seen.ID)
