@@ -16,12 +16,7 @@ import (
 // mkdirat(2).
 func TestMkdir(t *testing.T) {
 	testenv.Leaks(t)
-	dir := testenv.Dir(t)
-	at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(at)
+	dir, at := openDir(t)
 	for _, test := range []struct {
 		umask      int
 		plain, own os.FileMode
@@ -50,12 +45,7 @@ func TestMkdir(t *testing.T) {
 // TestUmaskOfFiles: the owner can read and write a file whatever the umask is. The control is openat(2).
 func TestUmaskOfFiles(t *testing.T) {
 	testenv.Leaks(t)
-	dir := testenv.Dir(t)
-	at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(at)
+	dir, at := openDir(t)
 	old := unix.Umask(0o733)
 	plain, err := unix.Openat(at, "plain", unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o644)
 	own, err2 := OwnFile(FD(at), "own", unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
@@ -101,4 +91,16 @@ func TestSomeNames(t *testing.T) {
 	if names, err := SomeNames(fd, buf, all); err != nil || len(names) != all {
 		t.Errorf("all of them: %d, %v", len(names), err)
 	}
+}
+
+// openDir makes a directory, and opens it until the test ends.
+func openDir(t *testing.T) (dir string, at int) {
+	t.Helper()
+	dir = testenv.Dir(t)
+	at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(at) })
+	return dir, at
 }
