@@ -123,7 +123,7 @@ func (s *Session) finishDiscard() (what string, err error) {
 func (s *Session) Remove() error {
 	s.work.Lock()
 	defer s.work.Unlock()
-	_ = s.awaitUnmount(context.Background())
+	_ = s.unmounted.await(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	gone, err := s.away()

@@ -31,7 +31,7 @@ func (s *Session) ResumeContext(ctx context.Context, command []string) (err erro
 	if err := s.usable(op, true); err != nil {
 		return err
 	}
-	if err := s.awaitUnmount(ctx); err != nil {
+	if err := s.unmounted.await(ctx); err != nil {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
 	if err := s.checkDependents(); err != nil {

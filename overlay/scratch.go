@@ -56,7 +56,7 @@ func (s *Session) Scratch(dir string) (m mounts.Mount, err error) {
 func (s *Session) ClearScratch() (err error) {
 	s.work.Lock()
 	defer s.work.Unlock()
-	_ = s.awaitUnmount(context.Background())
+	_ = s.unmounted.await(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.meta.Engine != store.Overlay {
@@ -77,7 +77,7 @@ func (s *Session) ClearScratch() (err error) {
 func (s *Session) DropScratch() error {
 	s.work.Lock()
 	defer s.work.Unlock()
-	_ = s.awaitUnmount(context.Background())
+	_ = s.unmounted.await(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.dropScratch()

@@ -81,7 +81,7 @@ type Session struct {
 
 	held []Change // see Held
 
-	unmounted <-chan struct{} // see MountedUntil; under work
+	unmounted unmount // see MountedUntil; under work
 
 	// renewed are the ctimes that objects of meta.Settled got when they were restored, by index.
 	renewed map[int]int64
@@ -156,14 +156,16 @@ func (s *Session) MountedUntil(unmounted <-chan struct{}) {
 	s.unmounted = unmounted
 }
 
-// awaitUnmount waits until the session's overlays are unmounted, or ctx ends. The caller holds s.work.
-func (s *Session) awaitUnmount(ctx context.Context) error {
-	if s.unmounted == nil {
+// An unmount is closed when overlays are unmounted. Nil: they are.
+type unmount <-chan struct{}
+
+// await waits for it, or until ctx ends.
+func (u unmount) await(ctx context.Context) error {
+	if u == nil {
 		return nil
 	}
 	select {
-	case <-s.unmounted:
-		s.unmounted = nil
+	case <-u:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -175,7 +177,7 @@ func (s *Session) awaitUnmount(ctx context.Context) error {
 func (s *Session) Close() error {
 	s.work.Lock()
 	defer s.work.Unlock()
-	_ = s.awaitUnmount(context.Background())
+	_ = s.unmounted.await(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.release()

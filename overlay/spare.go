@@ -3,6 +3,7 @@
 package overlay
 
 import (
+	"context"
 	"slices"
 
 	"github.com/nsrun/nsrun/overlay/internal/store"
@@ -18,7 +19,7 @@ type Spare struct {
 	path             string
 	meta             *store.Meta
 	scratch          int // how many pairs of scratch directories it has
-	unmounted        <-chan struct{}
+	unmounted        unmount
 	ready            bool
 }
 
@@ -42,7 +43,7 @@ func (s *Session) Retire() (*Spare, error) {
 // Ready reports whether the next session can use it: the session was a plain one, and nothing at
 // all was written to it.
 func (sp *Spare) Ready() bool {
-	sp.awaitUnmount()
+	_ = sp.unmounted.await(context.Background())
 	m := sp.meta
 	if sp.ready || m.Engine != store.Overlay || m.On != "" || m.State != store.Kept || len(m.Done)+len(m.Settled)+len(m.Files) > 0 {
 		return sp.ready
@@ -65,13 +66,6 @@ func (sp *Spare) Ready() bool {
 	}
 	sp.ready = true
 	return true
-}
-
-func (sp *Spare) awaitUnmount() {
-	if sp.unmounted != nil {
-		<-sp.unmounted
-		sp.unmounted = nil
-	}
 }
 
 // untouched reports whether the upper directory of root i is as it was made, except for what makeUpper will set and
@@ -111,7 +105,7 @@ func (sp *Spare) fits(on string, engine Engine, state *tree.Handle, roots []stor
 
 // Remove removes it. Do not call it after the Spare was given to Create, which then owns it.
 func (sp *Spare) Remove() error {
-	sp.awaitUnmount()
+	_ = sp.unmounted.await(context.Background())
 	defer sp.state.Close()
 	sp.dir.Close()
 	sp.lock.Close()
