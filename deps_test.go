@@ -126,7 +126,7 @@ var mayImport = map[string][]string{
 	"internal/strike":        {},
 	"internal/testsum":       {},
 
-	// The rooms of the nsrun command, and what it executes.
+	// The parts of the nsrun command, and the programs that it executes.
 	"cmd/nsrun-credential":         {"credential", "credential/gateway", "internal/secureexec"},
 	"cmd/nsrun/internal/advice":    {"", "features", "internal/escape", "mounts", "nsexec", "overlay", "project"},
 	"cmd/nsrun/internal/console":   {"cmd/nsrun/internal/advice", "internal/ask", "internal/escape", "nsexec", "overlay"},
