@@ -259,6 +259,30 @@ func TestWhyNetwork(t *testing.T) {
 	})
 }
 
+// TestNoUpdates: what fails for a reason of its own is not told of the network because npm looks for a newer version of itself.
+// Without a sandbox's variables it does.
+func TestNoUpdates(t *testing.T) {
+	if _, err := exec.LookPath("npm"); err != nil {
+		testenv.Skip(t, "npm", err.Error())
+	}
+	testenv.Leaks(t, reap)
+	bin, dir := installed(t), testenv.Dir(t)
+	testenv.Tree(t, dir, `p/package.json: {"name": "x", "version": "1.0.0", "scripts": {"test": "exit 3"}}`, "home1/", "home2/", "home3/")
+	for i, tt := range []struct {
+		flags []string
+		told  bool
+	}{
+		{nil, false}, {[]string{"--allow-net", "no.example"}, false}, {[]string{"--env", "npm_config_update_notifier=true"}, true},
+	} {
+		c := exec.Command("/", slices.Concat([]string{"run", "--discard"}, tt.flags, []string{"--", "npm", "test"})...)
+		c.Dir = filepath.Join(dir, "p")
+		c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, fmt.Sprint("home", i+1))}
+		if r := runs(t, bin, "nsrun", c); r.status != 3 || strings.Contains(r.out, "nsrun: network: ") != tt.told {
+			t.Errorf("%q: %+v", tt.flags, r)
+		}
+	}
+}
+
 // TestWhyNotNetwork: a command that fails of something else is not told of the network, although it was refused that too.
 func TestWhyNotNetwork(t *testing.T) {
 	js := func(after string) string {

@@ -157,6 +157,13 @@ var offline = [...]string{
 	"npm_config_fetch_retries=0", "PIP_RETRIES=0", "CARGO_NET_RETRY=0", "UV_HTTP_RETRIES=0", "YARN_HTTP_RETRY=0", "BUNDLE_RETRY=0",
 }
 
+// noUpdates are variables that have programs not look for newer versions of themselves: npm, programs with the package
+// update-notifier, pip and deno. Nothing in a sandbox could install one, and a command that failed for a reason of its own
+// would seem to have needed the network.
+var noUpdates = [...]string{
+	"npm_config_update_notifier=false", "NO_UPDATE_NOTIFIER=1", "PIP_DISABLE_PIP_VERSION_CHECK=1", "DENO_NO_UPDATE_CHECK=1",
+}
+
 // acrossMounts has git look for the repository of a folder above it, as outside, although the folder is a mount in the
 // sandbox.
 const acrossMounts = "GIT_DISCOVERY_ACROSS_FILESYSTEM=true"
@@ -192,11 +199,7 @@ func (b *building) environment(dir string) []string {
 				env = append(env, set...)
 			}
 		}
-		for _, kv := range offline {
-			if !b.policy.HostNetwork && len(b.Network) == 0 && !given(b.Env, kv) {
-				env = append(env, kv)
-			}
-		}
+		env = append(env, b.aboutNetwork()...)
 	}
 	if b.policy.Temp != "" {
 		env = append(env, "TMPDIR="+b.policy.Temp, "TMP="+b.policy.Temp, "TEMP="+b.policy.Temp)
@@ -209,6 +212,18 @@ func (b *building) environment(dir string) []string {
 		env = append(env, "HOME="+b.Home)
 	}
 	return AddEnv(env, b.Env, b.policy.Env)
+}
+
+// aboutNetwork are the variables for programs that have less than the host's network.
+func (b *building) aboutNetwork() []string {
+	var list []string
+	if !b.policy.HostNetwork {
+		if len(b.Network) == 0 {
+			list = append(list, offline[:]...)
+		}
+		list = append(list, noUpdates[:]...)
+	}
+	return slices.DeleteFunc(list, func(kv string) bool { return given(b.Env, kv) })
 }
 
 // renameTerminal gives variables with the name of the caller's terminal (GPG_TTY, SSH_TTY) the one that it has in the
