@@ -3,6 +3,7 @@
 package nsrun
 
 import (
+	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -129,7 +130,7 @@ func (o *observed) add(r Refusal, who attempts.Process, m met) {
 	}
 	m.index = i
 	o.blame.refused(who, m)
-	o.by.Follow(true)
+	o.by.Follow(maps.Keys(o.blame.of))
 }
 
 // refusedInet records a refused use of the network. For what rules refuse it records the target only: the rest is in
@@ -207,7 +208,7 @@ func (o *observed) Executed(process int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.blame.Executed(process)
-	o.by.Follow(len(o.blame.of) > 0)
+	o.by.Follow(maps.Keys(o.blame.of))
 }
 
 func (o *observed) Said(process int, text []byte) {
@@ -220,7 +221,7 @@ func (o *observed) Ended(p attempts.Process, status int, command bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.blame.Ended(p, status, command)
-	o.by.Follow(len(o.blame.of) > 0)
+	o.by.Follow(maps.Keys(o.blame.of))
 }
 
 // rank orders refusals: 0 for those that made the command fail.

@@ -4,7 +4,6 @@ package attempts
 
 import (
 	"encoding/binary"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -16,7 +15,7 @@ const standardError = 2
 
 // follower returns the process of a thread, if the Follower wants to know what it does next.
 func (o *Observer) follower(thread uint32) (process int, ok bool) {
-	if atomic.LoadUint32(&o.quick.follows) == 0 {
+	if !o.quick.follows(thread) {
 		return 0, false // most often
 	}
 	process = field(file(thread, "status"), "Tgid:")
@@ -66,9 +65,10 @@ func (o *Observer) message(thread uint32, p int, at, size uint64) {
 	}
 }
 
-// ended tells the Follower that a process ends, if anything was refused so far.
+// ended tells the Follower that a process ends which it follows, or whose parent it follows.
 func (o *Observer) ended(n *notify.Notification) {
-	if atomic.LoadUint32(&o.quick.follows) == 0 {
+	status := file(n.PID, "status")
+	if !o.After.Follows(field(status, "Tgid:")) && !o.After.Follows(field(status, "PPid:")) {
 		return
 	}
 	if p := process(n.PID); p.Host > 0 {

@@ -3,11 +3,11 @@
 package attempts
 
 import (
+	"iter"
 	"net/netip"
 	"os"
 	"runtime"
 	"slices"
-	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -101,7 +101,7 @@ func (o *Observer) Attach(c *sandbox.Options) error {
 	o.quick = newQuick(o)
 	filter := observing(o.Deny)
 	o.next = c.Observer
-	c.Observer = &sandbox.Observer{Filter: filter, Look: o.look, Handle: o.handle}
+	c.Observer = &sandbox.Observer{Filter: filter, Look: o.look, Handle: o.handle, Next: o.following}
 	c.Supervisor = &sandbox.Supervisor{
 		Filter: filter, Seal: []unix.SockFilter{{Code: seccomp.Return, K: seccomp.Allow}}, Early: true,
 		Started: func(l *os.File, _ []*os.File) error {
@@ -113,14 +113,8 @@ func (o *Observer) Attach(c *sandbox.Options) error {
 	return nil
 }
 
-// Follow says whether the Follower follows any process. At first it follows none.
-func (o *Observer) Follow(any bool) {
-	follows := uint32(0)
-	if any {
-		follows = 1
-	}
-	atomic.StoreUint32(&o.quick.follows, follows)
-}
+// Follow says which processes the Follower follows: the numbers on the host. At first it follows none.
+func (o *Observer) Follow(processes iter.Seq[int]) { o.quick.follow(processes) }
 
 // Close waits until serve has ended. If the sandbox has not ended, its calls fail from now on.
 func (o *Observer) Close() {
@@ -149,10 +143,17 @@ func (o *Observer) serve(file *os.File) {
 	}
 	l := notify.Listener(file.Fd())
 	l.WakeHere()
-	o.quick.listener = l
-	for o.quick.next() {
-		o.handle(l, &o.quick.seen)
+	for n := o.following(l, int(o.stop)); n != nil; n = o.following(l, int(o.stop)) {
+		o.handle(l, n)
 	}
+}
+
+// following waits for the following call that quick does not answer, see sandbox.Observer.Next.
+func (o *Observer) following(l notify.Listener, stop int) *notify.Notification {
+	if o.quick.listener, o.quick.stop = l, stop; o.quick.next() {
+		return &o.quick.seen
+	}
+	return nil
 }
 
 // allFiles are the capabilities for all files, which the sandbox's processes do not have either.

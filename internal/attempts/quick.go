@@ -3,6 +3,7 @@
 package attempts
 
 import (
+	"iter"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -26,6 +27,9 @@ func entersyscallblock()
 //go:linkname exitsyscall runtime.exitsyscall
 func exitsyscall()
 
+// mostFollowed is a power of two.
+const mostFollowed = 16
+
 // quick answers such calls.
 type quick struct {
 	listener notify.Listener
@@ -35,9 +39,12 @@ type quick struct {
 	deny     *unix.SockFilter
 	rules    uintptr // of deny
 	calls    [512]call
-	lacking  bool   // Observer.Root is not nil
-	begun    bool   // Observer.first is known
-	follows  uint32 // see Observer.Follow: another goroutine may set it meanwhile
+	lacking  bool // Observer.Root is not nil
+	begun    bool // Observer.first is known
+	// followed are the processes of Observer.Follow, and following is how many there are: if more than there is room for,
+	// each process may be one. Another goroutine may set them meanwhile.
+	followed  [mostFollowed]uint32
+	following uint32
 
 	seen   notify.Notification
 	polled [2]unix.PollFd
@@ -77,7 +84,7 @@ func (q *quick) next() (more bool) {
 		if q.listener.ReceiveRaw(&q.seen) != 0 {
 			continue
 		}
-		if atomic.LoadUint32(&q.follows) != 0 || !q.passes() {
+		if !q.passes() || q.follows(q.seen.PID) {
 			break
 		}
 		q.listener.ProceedRaw(q.seen.ID)
@@ -96,7 +103,9 @@ func (q *quick) passes() bool {
 		return false
 	}
 	switch n.NR {
-	case unix.SYS_EXIT_GROUP, unix.SYS_WRITE, unix.SYS_WRITEV:
+	case unix.SYS_EXIT_GROUP:
+		return atomic.LoadUint32(&q.following) == 0 // a parent may be followed
+	case unix.SYS_WRITE, unix.SYS_WRITEV:
 		return true
 	}
 	if uint32(n.NR) >= uint32(len(q.calls)) || q.calls[n.NR].nr == 0 {
@@ -118,6 +127,37 @@ func (q *quick) passes() bool {
 	ok := d == looks || q.may(fd, mode)
 	syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
 	return ok
+}
+
+// follow has follows know the followed processes.
+func (q *quick) follow(processes iter.Seq[int]) {
+	atomic.StoreUint32(&q.following, mostFollowed+1)
+	n := uint32(0)
+	for p := range processes {
+		if n++; n > mostFollowed {
+			return
+		}
+		atomic.StoreUint32(&q.followed[n-1], uint32(p))
+	}
+	atomic.StoreUint32(&q.following, n)
+}
+
+// follows reports whether a thread may belong to a followed process.
+//
+//go:nosplit
+//go:norace
+func (q *quick) follows(thread uint32) bool {
+	n := atomic.LoadUint32(&q.following)
+	if n > mostFollowed {
+		return true
+	}
+	for i := range n {
+		p := atomic.LoadUint32(&q.followed[i&(mostFollowed-1)])
+		if _, _, e := syscall.RawSyscall(unix.SYS_TGKILL, uintptr(p), uintptr(thread), 0); e != syscall.ESRCH {
+			return true
+		}
+	}
+	return false
 }
 
 // may reports whether what is open can be used.

@@ -4,7 +4,10 @@ package attempts
 
 import (
 	"os"
+	"os/exec"
 	"runtime"
+	"slices"
+	"strconv"
 	"testing"
 	"unsafe"
 
@@ -105,9 +108,52 @@ func TestPasses(t *testing.T) {
 		t.Error("the first program, which is the command")
 	}
 	o.quick.begun = true
+	if !call(unix.SYS_EXIT_GROUP, 0, "") || !call(unix.SYS_WRITE, 2, "") {
+		t.Error("the end of a process, and what it writes, while none is followed")
+	}
+	o.Follow(slices.Values([]int{1}))
+	if call(unix.SYS_EXIT_GROUP, 0, "") || !call(unix.SYS_WRITE, 2, "") {
+		t.Error("the end of a process, whose parent may be followed")
+	}
 	o.quick.deny, o.quick.rules = &unix.SockFilter{Code: seccomp.Return, K: seccomp.Refuse | uint32(unix.EPERM)}, 1
 	if call(unix.SYS_NEWFSTATAT, here, "there") {
 		t.Error("what another filter refuses")
+	}
+}
+
+// TestFollows: all threads of a followed process are known, and no others, unless there are too many.
+func TestFollows(t *testing.T) {
+	child := exec.Command("cat")
+	in, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { in.Close(); _ = child.Wait() }()
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil || len(threads) < 2 {
+		t.Fatalf("%d threads, %v", len(threads), err)
+	}
+	q, own, other := &quick{}, os.Getpid(), child.Process.Pid
+	for _, tt := range []struct {
+		followed         []int
+		threads, another bool
+	}{
+		{nil, false, false}, {[]int{own}, true, false}, {[]int{other}, false, true}, {[]int{other, own}, true, true},
+		{slices.Repeat([]int{own}, mostFollowed), true, false}, {slices.Repeat([]int{own}, mostFollowed+1), true, true},
+	} {
+		q.follow(slices.Values(tt.followed))
+		for _, thread := range threads {
+			number, err := strconv.Atoi(thread.Name())
+			if err != nil || q.follows(uint32(number)) != tt.threads {
+				t.Errorf("%v: thread %s of %d, %v", tt.followed, thread.Name(), own, err)
+			}
+		}
+		if q.follows(uint32(other)) != tt.another {
+			t.Errorf("%v: %d", tt.followed, other)
+		}
 	}
 }
 

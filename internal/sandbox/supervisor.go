@@ -92,6 +92,10 @@ type Observer struct {
 	// answers it. Both are called on the Supervisor's thread.
 	Look   func(n *notify.Notification)
 	Handle func(l notify.Listener, n *notify.Notification)
+	// Next waits for a call, and returns it until the next Next. In place of Handle it may answer calls that only Filter
+	// reports. It returns nil if no process is left that could make one, or if the descriptor stop is readable. Nil: the
+	// Supervisor waits itself.
+	Next func(l notify.Listener, stop int) *notify.Notification
 	// Answers reports whether Handle does more with a call that other filters allow than let the kernel carry it out. Nil:
 	// it does not, and the Observer may be told of execve(2).
 	Answers func(nr int32) bool

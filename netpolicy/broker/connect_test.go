@@ -13,6 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/notify"
+	"github.com/nsrun/nsrun/internal/sandbox"
+	"github.com/nsrun/nsrun/internal/seccomp"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/netpolicy/broker"
 	"github.com/nsrun/nsrun/nsexec"
@@ -63,6 +66,39 @@ del: ok
 hello`
 	duplicated = "connect: ok\nok 0\nok 0\nok 1\nhello"
 )
+
+// TestObserverWaits: an Observer that waits itself answers calls without the Broker, and the Broker gets all others.
+func TestObserverWaits(t *testing.T) {
+	var f seccomp.Filter
+	f.Nr()
+	f.When(seccomp.Equal, unix.SYS_SCHED_GETAFFINITY, f.Notify) // which Go's runtime calls
+	f.Allow()
+	var n notify.Notification
+	answered, passed := 0, 0
+	c := helper(t, "connect", echo(t, "127.0.0.1:0").String())
+	sandbox.Of(c).Observer = &sandbox.Observer{
+		Filter: f, Look: func(*notify.Notification) {}, Answers: func(int32) bool { return false },
+		Handle: func(l notify.Listener, n *notify.Notification) { t.Errorf("system call %d", n.NR); l.Proceed(n.ID) },
+		Next: func(l notify.Listener, stop int) *notify.Notification {
+			for l.Wait(stop) {
+				if l.Receive(&n) != 0 {
+					continue
+				}
+				if n.NR != unix.SYS_SCHED_GETAFFINITY {
+					passed++
+					return &n
+				}
+				answered++
+				l.Proceed(n.ID)
+			}
+			return nil
+		},
+	}
+	attach(t, c, allow("tcp:"+c.Args[1]))
+	if out := output(t, c); !strings.HasSuffix(out, "hello") || answered == 0 || passed == 0 {
+		t.Errorf("%q, %d answered, %d passed on", out, answered, passed)
+	}
+}
 
 // A socket of the host's network that is connected inside is exchanged, and so is one of the sandbox's
 // that is connected outside.

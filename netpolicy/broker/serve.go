@@ -69,11 +69,23 @@ func (s *server) serve() {
 	s.host = here()
 	s.tasks = make(map[uint32]*task, maxTasks)
 	defer s.forget()
-	for s.l.Wait(int(s.b.stop)) {
-		if s.l.Receive(&s.n) == 0 {
-			s.handle()
+	next, stop := s.b.observer.Next, int(s.b.stop)
+	if next == nil {
+		next = s.next
+	}
+	for n := next(s.l, stop); n != nil; n = next(s.l, stop) {
+		s.handle(n)
+	}
+}
+
+// next waits for a call. Nil: all is to end.
+func (s *server) next(l notify.Listener, stop int) *notify.Notification {
+	for l.Wait(stop) {
+		if l.Receive(&s.n) == 0 {
+			return &s.n
 		}
 	}
+	return nil
 }
 
 // here identifies the network namespace of this thread. 0: unknown.
@@ -88,8 +100,7 @@ func here() uint64 {
 }
 
 // handle answers one system call, or starts a goroutine that does.
-func (s *server) handle() {
-	n := &s.n
+func (s *server) handle(n *notify.Notification) {
 	switch n.NR {
 	case unix.SYS_SOCKET:
 		s.socket(n)
