@@ -25,453 +25,215 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// AbstractSockets stands for all abstract unix sockets of the host in Config.AllowUnix.
 const AbstractSockets = "@"
 
-// DBus stands in Config.AllowUnix, as "dbus:" and the name of a program, for the session bus of this program's user.
-// Commands have a bus of their own through xdg-dbus-proxy, on which they see and call only programs of that name; ".*"
-// after it stands for all names below it. It can be given several times. Such a program does for the command whatever
-// it does for the caller: the Approver is asked before the command starts (ActionConnect).
 const DBus = service.DBus
 
-// DirError says that the working directory of a Request cannot be used. Nothing was run.
 type DirError struct {
 	Path string
-	Err  error // usually *nsexec.Error
+	Err  error
 }
 
-// Docker, X11 and Wayland stand in Config.AllowUnix for sockets of this host whose paths vary: those of the Docker
-// daemon (DOCKER_HOST), the X server (DISPLAY) and the Wayland compositor (WAYLAND_DISPLAY). Commands have the socket
-// at another path, and a variable that names it. Access to Docker is access to the whole host, and access to an X
-// server is reading and typing in all of its windows: for these two the Approver is asked before the command starts
-// (ActionConnect).
 const (
 	Docker  = service.Docker
 	X11     = service.X11
 	Wayland = service.Wayland
 )
 
-// ErrClosed is what Run and Start return after Runner.Close.
 var ErrClosed = errors.New("the Runner was closed")
 
-// The kinds of failure that Result.Failure returns; use errors.Is.
 var (
-	ErrNotAvailable = errors.New("there is no sandbox on this machine")       // this machine lacks something that a sandbox needs
-	ErrConfig       = errors.New("the configuration or the request is wrong") // nothing was run
-	ErrExecution    = errors.New("the command could not be executed")         // or its changes could not be kept, committed or discarded
-	ErrTimeout      = errors.New("the command timed out")                     // the command was ended
+	ErrNotAvailable = errors.New("there is no sandbox on this machine")
+	ErrConfig       = errors.New("the configuration or the request is wrong")
+	ErrExecution    = errors.New("the command could not be executed")
+	ErrTimeout      = errors.New("the command timed out")
 )
 
-// ErrDevice is what Run and Start return for one of Config.Devices that commands cannot use.
 var ErrDevice = errors.New("this device cannot be used")
 
-// ErrProject is what Run and Start return for a folder that cannot be a project.
 var ErrProject = errors.New("this folder cannot be a project")
 
-// Error says what could not be done, with which path, and why. Err keeps the errno.
 type Error struct {
 	Op   string
-	Path string // empty: none
+	Path string
 	Err  error
 }
 
-// Execution is a command that was started by Runner.Start. Wait must be called.
 type Execution struct {
 }
 
-// GPGAgent stands in Config.AllowUnix, as "gpg-agent:" and a key, for the gpg-agent of this program's user: commands have a
-// proxy that signs with that key alone, and asks the Approver about each signature (ActionSign).
 const GPGAgent = service.GPGAgent
 
-// A Gateway serves commands that use a credential. Open is called for each command and rule; the function that it returns
-// serves a listener until ctx ends.
 type Gateway interface {
 	Open(ctx context.Context, r credential.Route) (serve func(net.Listener) error, err error)
 }
 
-// MountError is a folder that the kernel does not accept as a layer of an overlay, because
-// something is mounted in it: in a user namespace the overlay could show what the mount hides.
 type MountError struct {
 	Folder string
-	Below  string // where something is mounted in it
+	Below  string
 }
 
-// PlaygroundUsage is how much there is in a playground.
 type PlaygroundUsage struct {
 	Dir   string
-	Files int   // directories not counted
-	Bytes int64 // on disk
+	Files int
+	Bytes int64
 }
 
-// RecordError says that something was done, but that the Recorder returned an error.
 type RecordError struct{ Err error }
 
-// RuleError is a mistake in a rule. Nothing was run.
 type RuleError struct {
 	Rule  Rule
-	Index int // of the rule, in Config.Rules or Request.Paths
+	Index int
 	Err   error
 }
 
-// A Runner runs commands in one Config's sandbox: what an agent needs, in one call.
-//
-//	r := nsrun.NewRunner(nsrun.Config{Project: "/home/me/src", After: nsrun.Commit})
-//	res, err := r.Run(ctx, nsrun.Request{Command: "make test"})
-//	fmt.Println(res) // stdout, stderr, and the exit code if not zero
-//
-// Any number of Runners, and of commands of one Runner, can be in use at once. With Keep the commands of one Runner
-// share a session, and wait for each other. A Runner does not change the program itself, and reads only its
-// environment, at each command. Make one with NewRunner.
 type Runner struct {
 }
 
-// SSHAgent stands in Config.AllowUnix for the ssh-agent of this program's user (SSH_AUTH_SOCK). Commands do not see the
-// agent itself: they have a proxy that lists chosen keys, and asks the Approver about each signature (ActionSign). If
-// it is given alone, the Approver is also asked about each key (ActionKey). "ssh-agent:" and a key's comment, its
-// fingerprint, or the path of its public key file, which is absolute or begins with "~/", chooses a key. It can be
-// given several times.
 const SSHAgent = service.SSHAgent
 
-// Terminal is an Approver that asks on the controlling terminal, whatever standard input is. Only
-// an explicit yes is a yes; without a terminal the answer is no. All Terminals ask their questions
-// one after the other. The zero Terminal is ready for use.
 type Terminal struct {
-	// Prefix is written before each question. Empty: nothing.
 	Prefix string
 }
 
-// BaseMounts is DefaultMounts without its last part, which hides secrets and sockets. Put more
-// mounts between BaseMounts and HideSecrets and HideSockets, so that these hide what is in them
-// too.
-func BaseMounts() (r0 mounts.Plan) {
-	return
+func BaseMounts() mounts.Plan { return *new(mounts.Plan) }
+
+func Check() Availability { return *new(Availability) }
+
+func CleanPlayground(dir string) (PlaygroundUsage, error) {
+	return *new(PlaygroundUsage), linuxonly.Error("nsrun.CleanPlayground")
 }
 
-// Check finds out whether commands can run in a sandbox with a session. It tries, once in a process. If no overlay can
-// be mounted because the kernel module is missing, the Status is NotInstalled: sandboxes work, with EngineCopy.
-func Check() (r0 Availability) {
-	return
-}
+func DefaultMounts() mounts.Plan { return *new(mounts.Plan) }
 
-// CleanPlayground removes the contents of a playground, and returns how much that was. It removes
-// links, and never follows them. If something is mounted in the playground, it leaves that, and
-// returns an error.
-func CleanPlayground(dir string) (r0 PlaygroundUsage, r1 error) {
-	r1 = linuxonly.Error("nsrun.CleanPlayground")
-	return
-}
+func DefaultPlayground() (string, error) { return "", linuxonly.Error("nsrun.DefaultPlayground") }
 
-// DefaultMounts is the host's file system at its own paths, read-only, with a
-// private /tmp, /var/tmp, /run, /dev and /proc, and without the secrets that
-// HiddenPaths names.
-func DefaultMounts() (r0 mounts.Plan) {
-	return
-}
-
-// DefaultPlayground is the playground of commands without a project:
-// $XDG_DATA_HOME/nsrun/playground, or the same in ~/.local/share.
-func DefaultPlayground() (r0 string, r1 error) {
-	r1 = linuxonly.Error("nsrun.DefaultPlayground")
-	return
-}
-
-// ErrorText is an error as a model reads it: one line that starts with "ERROR: ".
 func ErrorText(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
 	r, n := utf8.DecodeRuneInString(text)
 	return "ERROR: " + escape.Printable(string(unicode.ToUpper(r))+text[n:])
 }
 
-// FindProject returns the git work tree around dir, an absolute path, or dir itself. A directory of
-// another user never counts as the caller's work tree, whatever somebody put into it.
-func FindProject(dir string) (r0 string) {
-	return
+func FindProject(dir string) string { return "" }
+
+func HideSecrets() mounts.Plan { return *new(mounts.Plan) }
+
+func HideSockets() mounts.Plan { return *new(mounts.Plan) }
+
+func Homes() []string { return nil }
+
+func Learn(ctx context.Context, c Config, q Request, o LearnOptions) (Lesson, error) {
+	return *new(Lesson), linuxonly.Error("nsrun.Learn")
 }
 
-// HideSecrets blocks those of HiddenPaths that exist, for each of Homes. If there
-// is none, only the system's are hidden.
-func HideSecrets() (r0 mounts.Plan) {
-	return
+func MeasurePlayground(dir string) (PlaygroundUsage, error) {
+	return *new(PlaygroundUsage), linuxonly.Error("nsrun.MeasurePlayground")
 }
 
-// HideSockets blocks the unix sockets of the host that have a file outside the directories that are
-// private anyway: a command that sees a socket can connect to it, even on a read-only mount.
-// Sockets that are created later are not hidden.
-func HideSockets() (r0 mounts.Plan) {
-	return
+func NewRunner(c Config) *Runner { return new(Runner) }
+
+func Playgrounds() ([]string, error) { return nil, linuxonly.Error("nsrun.Playgrounds") }
+
+func ProjectPlayground(project string) (string, error) {
+	return "", linuxonly.Error("nsrun.ProjectPlayground")
 }
 
-// Homes are the home directories of the caller: the one that /etc/passwd has for
-// its effective user id, and $HOME if that is another one.
-func Homes() (r0 []string) {
-	return
+func (*Config) HostPath(name string) (string, error) {
+	return "", linuxonly.Error("nsrun.Config.HostPath")
 }
 
-// Learn finds the least that a command needs beyond a Config. It runs the command, allows what was refused, and runs it
-// again, until it succeeds. Then it finds out which of these permissions the command does not need. So the command runs
-// several times.
-//
-// Everything that the command writes is kept apart and discarded, even where rules make something writable; c.After and
-// c.Recorder have no effect, and folders with the mode Direct are an error. Learn allows without a question: reading
-// what the caller can read, except places of secrets; and writing. For each place of secrets and each unix socket it
-// asks c.Approver, when nothing else is left to allow. For the network it asks once, as for Request.LearnNet, and the
-// command then reaches everything. What c blocks stays blocked. What the command does on the network or through sockets
-// is done in each run, and not undone.
-//
-// If the command still fails, the error is a *LearnError. Stdin, Stdout and Stderr of q must be nil.
-func Learn(ctx context.Context, c Config, q Request, o LearnOptions) (r0 Lesson, r1 error) {
-	r1 = linuxonly.Error("nsrun.Learn")
-	return
+func (*Config) SandboxPath(name string) (string, error) {
+	return "", linuxonly.Error("nsrun.Config.SandboxPath")
 }
 
-// MeasurePlayground measures a playground; an empty dir means DefaultPlayground. A missing
-// playground is empty.
-func MeasurePlayground(dir string) (r0 PlaygroundUsage, r1 error) {
-	r1 = linuxonly.Error("nsrun.MeasurePlayground")
-	return
-}
+func (*DirError) Error() string { return "" }
 
-// NewRunner returns a Runner. It does nothing yet: if c is wrong, Run returns the error.
-func NewRunner(c Config) (r0 *Runner) {
-	r0 = new(Runner)
-	return
-}
-
-// Playgrounds returns the existing playgrounds: that of commands without a project, then those of
-// projects, sorted by name.
-func Playgrounds() (r0 []string, r1 error) {
-	r1 = linuxonly.Error("nsrun.Playgrounds")
-	return
-}
-
-// ProjectPlayground is the playground of a project, an absolute path without symbolic
-// links: a directory in $XDG_DATA_HOME/nsrun/playgrounds. Its name ends with a digest of
-// the path. An empty project is as for DefaultPlayground.
-func ProjectPlayground(project string) (r0 string, r1 error) {
-	r1 = linuxonly.Error("nsrun.ProjectPlayground")
-	return
-}
-
-// HostPath is where a path of the sandbox is on the host: with WorkspaceRootPreset the project's file a for "/a", and
-// for "a". It is an error if the path is on no file system of the host. See SandboxPath. If you open files that
-// commands wrote, expect symbolic links (use os.Root).
-func (*Config) HostPath(name string) (r0 string, r1 error) {
-	r1 = linuxonly.Error("nsrun.Config.HostPath")
-	return
-}
-
-// SandboxPath is where a path of the host is for commands: with WorkspaceRootPreset "/a" for the file a of the project.
-// It is an error if commands do not have the path. Only the project itself is looked up, not whether the path exists or
-// where links lead.
-func (*Config) SandboxPath(name string) (r0 string, r1 error) {
-	r1 = linuxonly.Error("nsrun.Config.SandboxPath")
-	return
-}
-
-func (*DirError) Error() (r0 string) {
-	return
-}
-
-// Unwrap returns e.Err.
 func (e *DirError) Unwrap() error { return e.Err }
 
-func (*Error) Error() (r0 string) {
-	return
-}
+func (*Error) Error() string { return "" }
 
-// Is makes errors.Is true for ErrProject and ErrDevice.
-func (*Error) Is(target error) (r0 bool) {
-	return
-}
+func (*Error) Is(target error) bool { return false }
 
-// Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Changes are what Collect found.
-func (*Execution) Changes() (r0 []overlay.Change) {
-	return
+func (*Execution) Changes() []overlay.Change { return nil }
+
+func (*Execution) Collect(ctx context.Context) error {
+	return linuxonly.Error("nsrun.Execution.Collect")
 }
 
-// Collect stores what the command wrote, if the engine needs that, finds the changes, and tells the Recorder about the
-// command, but not what happens to the changes. Call it with Hold, after Wait; with other values of After, Wait does
-// it.
-func (*Execution) Collect(ctx context.Context) (r0 error) {
-	r0 = linuxonly.Error("nsrun.Execution.Collect")
-	return
-}
-
-// Events yields what the command changes in the folders that it can write to, while it runs. It ends after the command
-// has ended and all events were returned. Config.Watch must be set. An event's Root is the project's folder, not the
-// overlay's upper directory; Created means that the project does not have the path.
-//
-// If you call Events before Wait, iterate in a separate goroutine: Wait first waits for the end of the iteration. If
-// you call it later, or with overlay.EngineTmpfs, where nothing can be seen before the command has ended, it yields the
-// changes as a whole, as soon as Wait (with Hold: Collect) knows them. An error says what could not be seen
-// (fanotify.ErrOverflow and others); the iteration goes on if it can.
-func (*Execution) Events() (r0 iter.Seq2[fanotify.Event, error]) {
-	r0 = func(yield func(fanotify.Event, error) bool) {
+func (*Execution) Events() iter.Seq2[fanotify.Event, error] {
+	return func(yield func(fanotify.Event, error) bool) {
 		yield(*new(fanotify.Event), linuxonly.Error("nsrun.Execution.Events"))
 	}
-	return
 }
 
-// Network says what the command used of the network so far. Refused is counted as if the command
-// had failed.
-func (*Execution) Network() (r0 Network) {
-	return
+func (*Execution) Network() Network { return *new(Network) }
+
+func (*Execution) Notices() []Notice { return nil }
+
+func (*Execution) Places() []Place { return nil }
+
+func (*Execution) RunsLater(ev fanotify.Event) string { return "" }
+
+func (*Execution) Session() *overlay.Session { return nil }
+
+func (*Execution) Signal(s os.Signal) error { return linuxonly.Error("nsrun.Execution.Signal") }
+
+func (*Execution) Unstored() error { return linuxonly.Error("nsrun.Execution.Unstored") }
+
+func (*Execution) Wait() (Result, error) {
+	return *new(Result), linuxonly.Error("nsrun.Execution.Wait")
 }
 
-// Notices report unusual conditions that are not errors.
-func (*Execution) Notices() (r0 []Notice) {
-	return
-}
-
-// Places returns the directories to watch: for a folder with an overlay, the directory that holds
-// what was written; for other folders, the folder itself. With overlay.EngineTmpfs nothing appears
-// there before the command has ended; with overlay.EngineCopy all of the project is there.
-func (*Execution) Places() (r0 []Place) {
-	return
-}
-
-// RunsLater says in a few words why the file of an event of Events would later be executed or obeyed by itself, as
-// overlay.Change.Runs does, but for the present content. Empty: it would not. Call it from the goroutine that iterates.
-func (*Execution) RunsLater(ev fanotify.Event) (r0 string) {
-	return
-}
-
-// Session returns the session that the command writes to. With Hold it belongs to the caller, who
-// must close it; otherwise it must not be closed. Nil: there is no overlay.
-func (*Execution) Session() (r0 *overlay.Session) {
-	return
-}
-
-// Signal sends a signal to the command. SIGSTOP stops everything in the sandbox, and
-// SIGCONT continues it.
-func (*Execution) Signal(s os.Signal) (r0 error) {
-	r0 = linuxonly.Error("nsrun.Execution.Signal")
-	return
-}
-
-// Unstored says why the changes of the command are in memory only. Nil: they are on disk.
-func (*Execution) Unstored() (r0 error) {
-	r0 = linuxonly.Error("nsrun.Execution.Unstored")
-	return
-}
-
-// Wait waits until the command has ended, and then does with its changes what After says. When it returns, no process
-// of the command runs any more, not even in the background. Its errors are those of Run. Calling Wait again returns the
-// same values.
-func (*Execution) Wait() (r0 Result, r1 error) {
-	r1 = linuxonly.Error("nsrun.Execution.Wait")
-	return
-}
-
-func (*MountError) Error() (r0 string) {
-	return
-}
+func (*MountError) Error() string { return "" }
 
 func (e *RecordError) Error() string { return "record: " + e.Err.Error() }
 
-// Unwrap returns e.Err.
 func (e *RecordError) Unwrap() error { return e.Err }
 
-// Failure returns nil if the command ran to its end and nothing failed afterwards, whatever the exit status. Otherwise
-// errors.Is reports one of ErrNotAvailable, ErrConfig, ErrExecution and ErrTimeout for the error, and r.Err, if there
-// is one. A DeniedError, and the error of a context that ended, have no kind: Failure returns r.Err.
-func (Result) Failure() (r0 error) {
-	r0 = linuxonly.Error("nsrun.Result.Failure")
-	return
-}
+func (Result) Failure() error { return linuxonly.Error("nsrun.Result.Failure") }
 
-// SignalName is the name of the signal that ended the command, "SIGKILL"; empty: none.
-func (Result) SignalName() (r0 string) {
-	return
-}
+func (Result) SignalName() string { return "" }
 
 func (e *RuleError) Error() string {
 	return fmt.Sprintf("rule %s %s: %s", e.Rule.Mode, escape.Quote(e.Rule.Pattern), e.Err)
 }
 
-// Unwrap returns e.Err.
 func (e *RuleError) Unwrap() error { return e.Err }
 
-// Close ends the use of a Runner. It waits for commands that share a session (Keep), but not for others, and for the
-// removal of what commands left behind. The shared session stays, if it has changes: continue it with Config.Session,
-// or with nsrun commit. Closing again does nothing.
-func (*Runner) Close() (r0 error) {
-	r0 = linuxonly.Error("nsrun.Runner.Close")
-	return
+func (*Runner) Close() error { return linuxonly.Error("nsrun.Runner.Close") }
+
+func (*Runner) Commit(ctx context.Context, o overlay.CommitOptions) error {
+	return linuxonly.Error("nsrun.Runner.Commit")
 }
 
-// Commit commits what the commands of a Runner with Keep have changed; the next command
-// begins another session. On an error the session stays, unless it is a *RecordError:
-// then it was committed.
-func (*Runner) Commit(ctx context.Context, o overlay.CommitOptions) (r0 error) {
-	r0 = linuxonly.Error("nsrun.Runner.Commit")
-	return
+func (*Runner) Discard(ctx context.Context) error { return linuxonly.Error("nsrun.Runner.Discard") }
+
+func (*Runner) Explain(ctx context.Context, w io.Writer, q Request) error {
+	return linuxonly.Error("nsrun.Runner.Explain")
 }
 
-// Discard throws away what the commands of a Runner with Keep have changed; the next
-// command begins another session.
-func (*Runner) Discard(ctx context.Context) (r0 error) {
-	r0 = linuxonly.Error("nsrun.Runner.Discard")
-	return
+func (*Runner) Preload() {}
+
+func (*Runner) Run(ctx context.Context, q Request) (Result, error) {
+	return *new(Result), linuxonly.Error("nsrun.Runner.Run")
 }
 
-// Explain writes what a request would do, and does nothing; nobody is asked.
-func (*Runner) Explain(ctx context.Context, w io.Writer, q Request) (r0 error) {
-	r0 = linuxonly.Error("nsrun.Runner.Explain")
-	return
+func (*Runner) Session() *overlay.Session { return nil }
+
+func (*Runner) Start(ctx context.Context, q Request) (*Execution, error) {
+	return nil, linuxonly.Error("nsrun.Runner.Start")
 }
 
-// Preload starts to load the kernel's programs for network rules (as root), for which the first command would otherwise
-// wait. It returns at once. Calling it is optional. If Config has no rules, or the broker enforces them, it does
-// nothing.
-func (*Runner) Preload() {
+func (*Runner) View(ctx context.Context, q Request) (View, error) {
+	return *new(View), linuxonly.Error("nsrun.Runner.View")
 }
 
-// Run runs a command and waits for it.
-//
-// The error is nil if the command ended, by itself or because it timed out, and its changes were kept, committed or
-// discarded; its exit status is in the Result. Otherwise the error is a *DirError, *DeniedError, *RuleError,
-// *MountError or *Error for mistakes in Config and Request; an *nsexec.Error, *overlay.Error or *overlay.ConflictError
-// from the packages below; or the context's error. Result.Err is the same error, so Result.String is what a model
-// should read in any case. Hold is an error, because nobody would have the session: use Start.
-func (*Runner) Run(ctx context.Context, q Request) (r0 Result, r1 error) {
-	r1 = linuxonly.Error("nsrun.Runner.Run")
-	return
+func (*Runner) Why(ctx context.Context, q Request, what string) (Finding, error) {
+	return *new(Finding), linuxonly.Error("nsrun.Runner.Why")
 }
 
-// Session is the session that the commands of a Runner with Keep share. It must not be
-// closed, and not be used while a command runs. Nil: there was no command yet, or the
-// changes were committed or discarded since.
-func (*Runner) Session() (r0 *overlay.Session) {
-	return
-}
-
-// Start starts a command. It returns a nil error only after the command was executed. If it returns an error, only Wait
-// may be called on the Execution; it returns a Result with the same error.
-func (*Runner) Start(ctx context.Context, q Request) (r0 *Execution, r1 error) {
-	r1 = linuxonly.Error("nsrun.Runner.Start")
-	return
-}
-
-// View returns what the command of a Request would see and be allowed to do. It runs nothing.
-func (*Runner) View(ctx context.Context, q Request) (r0 View, r1 error) {
-	r1 = linuxonly.Error("nsrun.Runner.View")
-	return
-}
-
-// Why says what the command of a Request would be allowed to do with something, and runs nothing. what is an absolute
-// path; a unix socket, as its path or, if it has none, as "@" and its name; or a host, as a rule of the network names
-// it ("example.org:443", "tcp:192.0.2.1").
-func (*Runner) Why(ctx context.Context, q Request, what string) (r0 Finding, r1 error) {
-	r1 = linuxonly.Error("nsrun.Runner.Why")
-	return
-}
-
-// Approve asks.
-func (Terminal) Approve(ctx context.Context, q Question) (r0 Answer, r1 error) {
-	r1 = linuxonly.Error("nsrun.Terminal.Approve")
-	return
+func (Terminal) Approve(ctx context.Context, q Question) (Answer, error) {
+	return *new(Answer), linuxonly.Error("nsrun.Terminal.Approve")
 }

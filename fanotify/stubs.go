@@ -10,35 +10,17 @@ import (
 	"github.com/nsrun/nsrun/internal/linuxonly"
 )
 
-// A Watcher watches directories from New to Close.
 type Watcher struct {
 }
 
-// New begins to watch. Everything that happens after it has returned is reported.
-func New(o Options) (r0 *Watcher, r1 error) {
-	r1 = linuxonly.Error("fanotify.New")
-	return
+func New(o Options) (*Watcher, error) { return nil, linuxonly.Error("fanotify.New") }
+
+func (*Watcher) Close() {}
+
+func (*Watcher) Engine() Engine { return *new(Engine) }
+
+func (*Watcher) Events() iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) { yield(*new(Event), linuxonly.Error("fanotify.Watcher.Events")) }
 }
 
-// Close releases the Watcher's descriptors, and ends an iteration, which may be the caller's own. It returns at once:
-// the kernel takes some milliseconds to remove its marks, but Close does not wait for that. Closing again does nothing.
-func (*Watcher) Close() {
-}
-
-// Engine returns the engine in use.
-func (*Watcher) Engine() (r0 Engine) {
-	return
-}
-
-// Events yields changes, and waits for them, until Stop or Close is called or all roots are gone. An error does not end
-// the iteration, except the last. If you break off an iteration and start another one later, no event is lost. There
-// may be one iteration at a time, in any goroutine. It does all the work: there is no other goroutine.
-func (*Watcher) Events() (r0 iter.Seq2[Event, error]) {
-	r0 = func(yield func(Event, error) bool) { yield(*new(Event), linuxonly.Error("fanotify.Watcher.Events")) }
-	return
-}
-
-// Stop makes the iteration end after everything that happened before the call was reported. It does not wait for that.
-// It may be called from any goroutine, even before the iteration.
-func (*Watcher) Stop() {
-}
+func (*Watcher) Stop() {}

@@ -8,28 +8,12 @@ import (
 	"github.com/nsrun/nsrun/internal/linuxonly"
 )
 
-// Confirm is like Has, but tries more thoroughly, if there is a way. A No stays a No.
-func Confirm(n Name) (r0 bool) {
-	return
-}
+func Confirm(n Name) bool { return false }
 
-// Describe returns the table's entry for a feature without trying it: the Status is Unknown.
-func Describe(n Name) (r0 Feature) {
-	return
-}
+func Describe(n Name) Feature { return *new(Feature) }
 
-// Get tries a feature. Yes and No are cached for the life of this process; after Unknown it tries again.
-func Get(n Name) (r0 Feature) {
-	return
-}
+func Get(n Name) Feature { return *new(Feature) }
 
-// Has reports whether a feature is there. False: it is missing, or could not be tested.
-func Has(n Name) (r0 bool) {
-	return
-}
+func Has(n Name) bool { return false }
 
-// Lacks returns a *MissingError for a feature that was found missing by something other than a probe, which gave err.
-func Lacks(n Name, err error) (r0 error) {
-	r0 = linuxonly.Error("features.Lacks")
-	return
-}
+func Lacks(n Name, err error) error { return linuxonly.Error("features.Lacks") }

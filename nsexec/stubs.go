@@ -17,15 +17,10 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// All is every namespace that can be shared.
 const All = User | PID | Net | IPC | UTS | Cgroup
 
-// Capabilities is a set of capabilities, see capabilities(7); bit n is the
-// capability with number n. The zero value is the empty set.
 type Capabilities uint64
 
-// The namespaces a command can share with the caller. The mount namespace is
-// always new.
 const (
 	User Namespace = 1 << iota
 	PID
@@ -35,259 +30,115 @@ const (
 	Cgroup
 )
 
-// Cmd is a command to run in a sandbox. The fields down to WaitDelay are those of exec.Cmd and have
-// the same meaning, except for the differences in the package comment. A Cmd cannot be used again
-// after Start.
 type Cmd struct {
-	// Path is the program, in the sandbox. Without a slash it is looked up there
-	// along PATH.
-	Path string
-	// Args are the arguments, beginning with the name of the command. Empty: only Path.
-	Args []string
-	// Env is the environment, "key=value". Nil: BaseEnv, and PWD where Dir is set.
-	Env []string
-	// Dir is the working directory, in the sandbox; it must exist. Empty: the
-	// caller's, where the sandbox has that path, else "/".
-	Dir string
-
-	// Stdin, Stdout and Stderr: nil is /dev/null, an *os.File is passed as it is,
-	// anything else is copied through a pipe by a goroutine.
+	Path           string
+	Args           []string
+	Env            []string
+	Dir            string
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// ExtraFiles become descriptors 3, 4, …; a nil entry is a closed one.
-	ExtraFiles []*os.File
-	// Layers are detached mounts, see fsmount(2), that mounts.Layer attaches. The command does not
-	// get these descriptors. Nil: none.
-	Layers []*os.File
-
-	// Process is PID 1 of the sandbox, or the command itself if the PID namespace is shared. Start
-	// sets it. PID 1 passes signals on to the command, except SIGKILL and SIGSTOP: see Signal.
-	Process *os.Process
-	// ProcessState says how the command ended. Wait sets it. Times and resource usage include PID
-	// 1. They are zero if something else in this program waited for the process, for example by
-	// wait4(-1).
-	ProcessState *os.ProcessState
-	// Err is an error from before Start; Start returns it. Nil: none.
-	Err error
-	// Cancel is called when the context of CommandContext ends. Nil, for
-	// CommandContext: Process.Kill.
-	Cancel func() error
-	// WaitDelay limits how long Wait waits after the context has ended, or for
-	// pipes that others keep open. Zero: no limit.
-	WaitDelay time.Duration
-
-	// Mounts is the file system. Nil: an empty one.
-	Mounts mounts.Plan
-	// Share are the namespaces shared with the caller. Zero: none.
-	Share Namespace
-	// UIDMap and GIDMap say which ids exist in the user namespace. Nil: the
-	// caller's own, and for root all that it has.
+	ExtraFiles     []*os.File
+	Layers         []*os.File
+	Process        *os.Process
+	ProcessState   *os.ProcessState
+	Err            error
+	Cancel         func() error
+	WaitDelay      time.Duration
+	Mounts         mounts.Plan
+	Share          Namespace
 	UIDMap, GIDMap []IDMap
-	// Credential are the command's user and group ids, as numbered in the sandbox. Nil: the
-	// caller's.
-	Credential *Credential
-	// Hostname is the name of the host in a new UTS namespace. Empty: the caller's.
-	Hostname string
-	// Capabilities are those of the command in its user namespace (capabilities(7)). They are also
-	// the limit for every program that it executes. Zero: none.
-	Capabilities Capabilities
-	// Seccomp are filters for the command and every program that it executes; all of them apply
-	// (seccomp(2)). See DefaultFilter. Nil: none.
-	Seccomp []Filter
-	// Rlimits are resource limits, see setrlimit(2). Nil: the caller's.
-	Rlimits []Rlimit
-	// Umask of the command. Nil: the caller's (for an embedding program, as it was
-	// when the launcher was started).
-	Umask *int
-	// NewSession always gives the command a session of its own, without a terminal (setsid(2)).
-	// False: it gets one only if none of its three standard descriptors is a terminal; otherwise
-	// Ctrl-C and job control work as for any other command.
-	NewSession bool
-	// Background lets processes that the command leaves running continue, and ends nothing with the
-	// caller; Wait returns when the command has ended. False: everything ends with the command, and
-	// with the caller.
-	Background bool
-	// Cgroup is an open directory of a cgroup v2 hierarchy. The sandbox is created in this cgroup
-	// (CLONE_INTO_CGROUP) and executes nothing outside it. It is the root of a new cgroup
-	// namespace. Nil: the caller's cgroups.
-	Cgroup *os.File
-	// HideAbstract makes the kernel refuse connections to abstract unix sockets (unix(7)) that the
-	// command did not make itself. If the network namespace is shared, the command could otherwise
-	// connect to all of the host's. It needs Linux 6.12 with Landlock (landlock(7)); without it,
-	// Start returns an *Error with Op StepLandlock. False: the sockets can be reached.
-	HideAbstract bool
+	Credential     *Credential
+	Hostname       string
+	Capabilities   Capabilities
+	Seccomp        []Filter
+	Rlimits        []Rlimit
+	Umask          *int
+	NewSession     bool
+	Background     bool
+	Cgroup         *os.File
+	HideAbstract   bool
 }
 
-// Credential are user and group ids, as numbered in the sandbox.
 type Credential struct {
 	UID, GID uint32
-	// Groups are the supplementary groups. Nil: none.
-	Groups []uint32
+	Groups   []uint32
 }
 
-// DefaultFilter refuses system calls that a command in a sandbox does not need, or that have been a way out of
-// sandboxes: more namespaces and mounts, io_uring (which makes system calls that no filter sees), kernel keys, BPF,
-// perf events, userfaultfd, kernel modules, clocks, leases, set-user-id bits, pushing input into the terminal (TIOCSTI,
-// TIOCLINUX), sockets of families other than unix, IP and netlink, and system calls of another architecture. A refused
-// call fails with EPERM, or with ENOSYS if programs then use another call. Changing the limit of core dumps has no
-// effect.
 var DefaultFilter = sync.OnceValue(func() Filter { return nil })
 
-// ErrCapability says that there is no capability of that name.
 var ErrCapability = errors.New("unknown capability")
 
-// Filter is a seccomp filter: a classic BPF program over struct seccomp_data, see
-// seccomp(2). It has 1 to 4096 instructions.
 type Filter []struct {
 	Code   uint16
 	Jt, Jf uint8
 	K      uint32
 }
 
-// FilterOptions are options of the default filter. The zero FilterOptions are for a Cmd without id maps, and allow no
-// new namespaces.
 type FilterOptions struct {
-	// UIDMap and GIDMap are those of the Cmd. If a command has only one id, as those of ordinary users have, chown(2)
-	// to other ids fails with EPERM as it does outside, which archivers and fakeroot expect, and not with EINVAL, the
-	// error for ids that a user namespace lacks.
-	UIDMap, GIDMap []IDMap
-	// UserNamespaces lets commands make user namespaces, and in these all other namespaces except those for cgroups and
-	// time, with mounts. The kernel locks the mounts there that hide something or make it read-only
-	// (mount_namespaces(7)). False: making them is refused.
-	UserNamespaces bool
-	// CgroupNamespaces also lets commands make cgroup namespaces, in which they can mount the part of their own cgroup
-	// that they may write to. False: making them is refused.
+	UIDMap, GIDMap   []IDMap
+	UserNamespaces   bool
 	CgroupNamespaces bool
-	// Openat2 lets commands use openat2(2), which an nsrun in the sandbox needs. The mode is in memory, which no filter
-	// can read, so commands can make set-user-id files with it. False: the call fails with ENOSYS.
-	Openat2 bool
-	// NoSetGroupID refuses to set a set-group-id bit with chmod(2), with EPERM. It is for commands that can give their
-	// files to any group (CAP_SETGID, in a user namespace whose files have these groups outside): whoever executes such a
-	// file has that group. False: directories need the bit, so it can be set.
-	NoSetGroupID bool
+	Openat2          bool
+	NoSetGroupID     bool
 }
 
-// IDMap maps Count user or group ids of the sandbox, beginning with Inside, to ids of the caller's
-// user namespace, beginning with Outside; see user_namespaces(7).
 type IDMap struct {
 	Inside, Outside, Count uint32
 }
 
-// Namespace is a set of namespaces, see namespaces(7). The zero value is empty.
 type Namespace uint32
 
-// Rlimit is one resource limit.
 type Rlimit struct {
-	Resource   int // unix.RLIMIT_…
+	Resource   int
 	Soft, Hard uint64
 }
 
-// AllCapabilities returns the capabilities that this kernel knows.
-func AllCapabilities() (r0 Capabilities) {
-	return
-}
+func AllCapabilities() Capabilities { return *new(Capabilities) }
 
-// BaseEnv returns the environment of a command whose Env is nil: the caller's variables PATH, HOME,
-// USER, LOGNAME, SHELL, TERM, TZ, LANG and LC_*.
-func BaseEnv() (r0 []string) {
-	return
-}
+func BaseEnv() []string { return nil }
 
-// Command returns a Cmd for the program and its arguments.
 func Command(name string, arg ...string) *Cmd {
 	return &Cmd{Path: name, Args: append([]string{name}, arg...)}
 }
 
-// CommandContext is like Command, but ends the sandbox if ctx ends before the command does.
-func CommandContext(ctx context.Context, name string, arg ...string) (r0 *Cmd) {
-	r0 = new(Cmd)
-	return
+func CommandContext(ctx context.Context, name string, arg ...string) *Cmd { return new(Cmd) }
+
+func ParseCapabilities(s string) (Capabilities, error) {
+	return *new(Capabilities), linuxonly.Error("nsexec.ParseCapabilities")
 }
 
-// ParseCapabilities parses names with or without "CAP_", in any case, separated
-// by commas, or "all".
-func ParseCapabilities(s string) (r0 Capabilities, r1 error) {
-	r1 = linuxonly.Error("nsexec.ParseCapabilities")
-	return
+func Shutdown() {}
+
+func (Capabilities) String() string { return "" }
+
+func (*Cmd) CombinedOutput() ([]byte, error) {
+	return nil, linuxonly.Error("nsexec.Cmd.CombinedOutput")
 }
 
-// Shutdown ends the launcher and the sandboxes that wait for a command, and waits until they are
-// gone. Running commands are not affected. The next Start starts a new launcher.
-func Shutdown() {
+func (*Cmd) Environ() []string { return nil }
+
+func (*Cmd) Explain(w io.Writer) error { return linuxonly.Error("nsexec.Cmd.Explain") }
+
+func (*Cmd) Output() ([]byte, error) { return nil, linuxonly.Error("nsexec.Cmd.Output") }
+
+func (*Cmd) Run() error { return linuxonly.Error("nsexec.Cmd.Run") }
+
+func (*Cmd) Signal(sig os.Signal) error { return linuxonly.Error("nsexec.Cmd.Signal") }
+
+func (*Cmd) Start() error { return linuxonly.Error("nsexec.Cmd.Start") }
+
+func (*Cmd) StderrPipe() (io.ReadCloser, error) {
+	return *new(io.ReadCloser), linuxonly.Error("nsexec.Cmd.StderrPipe")
 }
 
-// String is the set as names, in the order of their numbers.
-func (Capabilities) String() (r0 string) {
-	return
+func (*Cmd) StdinPipe() (io.WriteCloser, error) {
+	return *new(io.WriteCloser), linuxonly.Error("nsexec.Cmd.StdinPipe")
 }
 
-// CombinedOutput runs the command and returns its standard output and standard
-// error together.
-func (*Cmd) CombinedOutput() (r0 []byte, r1 error) {
-	r1 = linuxonly.Error("nsexec.Cmd.CombinedOutput")
-	return
+func (*Cmd) StdoutPipe() (io.ReadCloser, error) {
+	return *new(io.ReadCloser), linuxonly.Error("nsexec.Cmd.StdoutPipe")
 }
 
-// Environ returns the environment that the command will get.
-func (*Cmd) Environ() (r0 []string) {
-	return
-}
-
-// Explain prints what Start would do: the system calls of both Programs. It does not run them.
-func (*Cmd) Explain(w io.Writer) (r0 error) {
-	r0 = linuxonly.Error("nsexec.Cmd.Explain")
-	return
-}
-
-// Output runs the command and returns its standard output. If Stderr is nil, an
-// *exec.ExitError carries what the command wrote there.
-func (*Cmd) Output() (r0 []byte, r1 error) {
-	r1 = linuxonly.Error("nsexec.Cmd.Output")
-	return
-}
-
-// Run starts the command and waits for it.
-func (*Cmd) Run() (r0 error) {
-	r0 = linuxonly.Error("nsexec.Cmd.Run")
-	return
-}
-
-// Signal sends a signal to the command, through PID 1 if there is one. It is like Process.Signal,
-// except for SIGSTOP: Process.Signal would stop PID 1, which could then not pass the signal on.
-// Signal with SIGSTOP stops everything in the sandbox, and the next SIGCONT continues everything.
-// If the PID namespace is shared, it stops only the command. With HoldSignals it is Process.Signal.
-func (*Cmd) Signal(sig os.Signal) (r0 error) {
-	r0 = linuxonly.Error("nsexec.Cmd.Signal")
-	return
-}
-
-// Start starts the command. It returns nil only after the program was executed. If the sandbox
-// could not be set up, the error is an *Error.
-func (*Cmd) Start() (r0 error) {
-	r0 = linuxonly.Error("nsexec.Cmd.Start")
-	return
-}
-
-// StderrPipe is like StdoutPipe, for standard error.
-func (*Cmd) StderrPipe() (r0 io.ReadCloser, r1 error) {
-	r1 = linuxonly.Error("nsexec.Cmd.StderrPipe")
-	return
-}
-
-// StdinPipe returns a pipe to the command's standard input. Wait closes it.
-func (*Cmd) StdinPipe() (r0 io.WriteCloser, r1 error) {
-	r1 = linuxonly.Error("nsexec.Cmd.StdinPipe")
-	return
-}
-
-// StdoutPipe returns a pipe from the command's standard output. Wait closes it, so read everything
-// before you call Wait.
-func (*Cmd) StdoutPipe() (r0 io.ReadCloser, r1 error) {
-	r1 = linuxonly.Error("nsexec.Cmd.StdoutPipe")
-	return
-}
-
-// String returns the command for people, without quoting.
 func (c *Cmd) String() string {
 	if len(c.Args) < 2 {
 		return c.Path
@@ -295,14 +146,6 @@ func (c *Cmd) String() string {
 	return c.Path + " " + strings.Join(c.Args[1:], " ")
 }
 
-// Wait waits for the command to end and for all copying from and to it. It
-// returns nil for exit status 0, else an *exec.ExitError.
-func (*Cmd) Wait() (r0 error) {
-	r0 = linuxonly.Error("nsexec.Cmd.Wait")
-	return
-}
+func (*Cmd) Wait() error { return linuxonly.Error("nsexec.Cmd.Wait") }
 
-// Filter returns DefaultFilter with these options.
-func (FilterOptions) Filter() (r0 Filter) {
-	return
-}
+func (FilterOptions) Filter() Filter { return *new(Filter) }

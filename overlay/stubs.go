@@ -14,498 +14,204 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// A Hunk is a place in a text at which the changes of both sides exclude each other.
 type Hunk struct {
-	Line                   int      // of the first line in the project's version, from 1
-	Base, Project, Session []string // lines, without their ends
+	Line                   int
+	Base, Project, Session []string
 }
 
-// Options describe a new session. The zero Options are an error: a session has at least one root.
 type Options struct {
-	// Roots are the directories whose changes are kept apart. None: an error. They are made absolute, and their
-	// symbolic links are resolved. A root that is "/", lies in another root, or contains the state directory is an
-	// error.
-	Roots []string
-
-	// Command is the command that will run; List shows it. Nil: unknown.
+	Roots   []string
 	Command []string
-
-	// Dir is the state directory. It is created with mode 0700 if it is missing; it is an error if it is not the
-	// caller's own. Empty: DefaultDir.
-	Dir string
-
-	// On is another session of the state directory, named as for Open, on which this one is based: the command sees the
-	// project with the changes of that session. The roots must be that session's, or some of them. It must not be in
-	// use, and cannot be written to as long as this one has changes. Empty: the project itself.
-	On string
-
-	// Engine says how writes are kept apart from the project. Zero: chosen by the file systems, see Info.Engine.
-	Engine Engine
-
-	// Protect are patterns of paths whose changes are held back, like files that run later (Change.Runs), as long as
-	// this session exists. They are absolute, with "*", "?", "[…]" and "**", and without symbolic links. A pattern that
-	// matches a directory also covers everything below it. Nil: none.
+	Dir     string
+	On      string
+	Engine  Engine
 	Protect []string
-
-	// Spare is what another session left (Session.Retire). Create uses it if it is Ready and has the same roots, and
-	// removes it otherwise. It then belongs to Create. Nil: everything is made anew.
-	Spare *Spare
+	Spare   *Spare
 }
 
-// Protected is the value of Change.Runs for paths that Options.Protect names.
 const Protected = "protected"
 
-// Recovered says what Recover did with a session in which something was interrupted.
 type Recovered struct {
 	ID   string
-	What string // such as "a commit was taken back"; empty: nothing had to be done
+	What string
 }
 
-// A Root is one directory of a session.
 type Root struct {
-	Path  string // the project's directory, absolute, without symbolic links
-	Upper string // what was written
-	Work  string // overlayfs' own
+	Path  string
+	Upper string
+	Work  string
 }
 
-// A Session is one overlay over one or more roots. It holds the session's lock
-// until it is closed. Its methods may be called from several goroutines.
-// The zero Session is not usable; make one with Create or Open.
 type Session struct {
 }
 
-// A Spare is the rest of a retired session. If nothing was written to it, the next session over the
-// same roots can use its directories: making and removing them takes about as long as a short
-// command. It is not listed as a session. It is locked, and if its holder dies, Clean removes it.
 type Spare struct {
 }
 
-// Clean removes old sessions from the state directory dir, the newest first, and
-// yields what it removed. An empty dir means DefaultDir.
-//
-// It never removes sessions of other users, sessions that are open, or sessions on which others are based. A session
-// whose data cannot be read is removed only if it is empty, or is named. If something cannot be removed, Clean yields
-// an error, with ID and Dir set as far as they are known, and goes on with the others.
-func Clean(dir string, o CleanOptions) (r0 iter.Seq2[Cleaned, error]) {
-	r0 = func(yield func(Cleaned, error) bool) { yield(*new(Cleaned), linuxonly.Error("overlay.Clean")) }
-	return
+func Clean(dir string, o CleanOptions) iter.Seq2[Cleaned, error] {
+	return func(yield func(Cleaned, error) bool) { yield(*new(Cleaned), linuxonly.Error("overlay.Clean")) }
 }
 
-// CleanDaily is CleanDailyWith with the zero CleanOptions.
-func CleanDaily(dir string) (r0 error) {
-	r0 = linuxonly.Error("overlay.CleanDaily")
-	return
+func CleanDaily(dir string) error { return linuxonly.Error("overlay.CleanDaily") }
+
+func CleanDailyWith(dir string, o CleanOptions) error {
+	return linuxonly.Error("overlay.CleanDailyWith")
 }
 
-// CleanDailyWith calls Clean, unless that was done within the last day; then it costs next to nothing. It returns the
-// first error.
-func CleanDailyWith(dir string, o CleanOptions) (r0 error) {
-	r0 = linuxonly.Error("overlay.CleanDailyWith")
-	return
+func Create(o Options) (*Session, error) { return nil, linuxonly.Error("overlay.Create") }
+
+func CreateContext(ctx context.Context, o Options) (*Session, error) {
+	return nil, linuxonly.Error("overlay.CreateContext")
 }
 
-// Create creates a session. It makes a few system calls, however large the roots are, and does not wait for a disk.
-// (With EngineCopy it copies the project.) The session is locked until Close.
-func Create(o Options) (r0 *Session, r1 error) {
-	r1 = linuxonly.Error("overlay.Create")
-	return
+func DefaultDir() (string, error) { return "", linuxonly.Error("overlay.DefaultDir") }
+
+func List(dir string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) { yield(*new(Info), linuxonly.Error("overlay.List")) }
 }
 
-// CreateContext is like Create, but stops if ctx ends: with EngineCopy, copying the project can take long.
-func CreateContext(ctx context.Context, o Options) (r0 *Session, r1 error) {
-	r1 = linuxonly.Error("overlay.CreateContext")
-	return
+func Open(dir, id string) (*Session, error) { return nil, linuxonly.Error("overlay.Open") }
+
+func OpenReadOnly(dir, id string) (*Session, error) {
+	return nil, linuxonly.Error("overlay.OpenReadOnly")
 }
 
-// DefaultDir returns the state directory that is used if Options.Dir is empty:
-// $XDG_STATE_HOME/nsrun/sessions, or ~/.local/state/nsrun/sessions (XDG Base Directory
-// Specification). If $HOME is not set, ~ is the home directory in /etc/passwd.
-func DefaultDir() (r0 string, r1 error) {
-	r1 = linuxonly.Error("overlay.DefaultDir")
-	return
+func Recover(dir string) iter.Seq2[Recovered, error] {
+	return func(yield func(Recovered, error) bool) { yield(*new(Recovered), linuxonly.Error("overlay.Recover")) }
 }
 
-// List yields the sessions of the state directory dir, the oldest first. An
-// empty dir means DefaultDir; one that does not exist holds no sessions. A
-// session that cannot be read is yielded with an error, and with the ID and Dir
-// of its Info set; the sessions after it follow.
-func List(dir string) (r0 iter.Seq2[Info, error]) {
-	r0 = func(yield func(Info, error) bool) { yield(*new(Info), linuxonly.Error("overlay.List")) }
-	return
+func (Info) Usage(ctx context.Context) (int64, error) {
+	return 0, linuxonly.Error("overlay.Info.Usage")
 }
 
-// Open opens a session of the state directory dir and locks it until Close. If somebody else holds
-// it, the error wraps ErrBusy. An empty dir means DefaultDir. The id may be shortened at either
-// end, down to four characters of its random part, as long as it is unique; "last" is the newest
-// session.
-func Open(dir, id string) (r0 *Session, r1 error) {
-	r1 = linuxonly.Error("overlay.Open")
-	return
+func (*Session) Access(c Change, side Side) (Access, error) {
+	return *new(Access), linuxonly.Error("overlay.Session.Access")
 }
 
-// OpenReadOnly opens a session like Open, but does not lock it, so that a session in use can be
-// read. The errors of Commit, Discard and Remove then wrap ErrReadOnly.
-func OpenReadOnly(dir, id string) (r0 *Session, r1 error) {
-	r1 = linuxonly.Error("overlay.OpenReadOnly")
-	return
+func (*Session) Aside() ([]string, error) { return nil, linuxonly.Error("overlay.Session.Aside") }
+
+func (*Session) Below(c Change) iter.Seq2[Change, error] {
+	return func(yield func(Change, error) bool) { yield(*new(Change), linuxonly.Error("overlay.Session.Below")) }
 }
 
-// Recover finishes or rolls back interrupted operations in all sessions of the state directory dir.
-// An empty dir means DefaultDir. It skips sessions that are in use. Create, Open and List do this
-// as well; Recover also reports it.
-//
-// An error is about the session of the Recovered that it comes with; the next call tries again.
-func Recover(dir string) (r0 iter.Seq2[Recovered, error]) {
-	r0 = func(yield func(Recovered, error) bool) { yield(*new(Recovered), linuxonly.Error("overlay.Recover")) }
-	return
+func (*Session) Changes() iter.Seq2[Change, error] {
+	return func(yield func(Change, error) bool) { yield(*new(Change), linuxonly.Error("overlay.Session.Changes")) }
 }
 
-// Usage returns how many bytes the session takes on disk, as du(1) counts them: files with several names once, holes
-// not at all. It omits directories that the caller cannot list. If ctx ends, it returns the context's error, and the
-// bytes that it counted until then.
-func (Info) Usage(ctx context.Context) (r0 int64, r1 error) {
-	r1 = linuxonly.Error("overlay.Info.Usage")
-	return
+func (*Session) Choose(changes []Change, paths []string) ([]Change, error) {
+	return nil, linuxonly.Error("overlay.Session.Choose")
 }
 
-// Access returns the owner and the attributes of one version of a changed object. If that side has
-// nothing at this path, the error is fs.ErrNotExist.
-func (*Session) Access(c Change, side Side) (r0 Access, r1 error) {
-	r1 = linuxonly.Error("overlay.Session.Access")
-	return
+func (*Session) ClearScratch() error { return linuxonly.Error("overlay.Session.ClearScratch") }
+
+func (*Session) Close() error { return linuxonly.Error("overlay.Session.Close") }
+
+func (*Session) Collect(ctx context.Context) error { return linuxonly.Error("overlay.Session.Collect") }
+
+func (*Session) Commit(ctx context.Context, paths ...string) error {
+	return linuxonly.Error("overlay.Session.Commit")
 }
 
-// Aside returns the directories in which the session keeps files that somebody else had changed in
-// the project when a commit was undone by force, or rolled back after a crash. Clean does not
-// remove such sessions unless they are named.
-func (*Session) Aside() (r0 []string, r1 error) {
-	r1 = linuxonly.Error("overlay.Session.Aside")
-	return
+func (*Session) CommitWith(ctx context.Context, o CommitOptions) error {
+	return linuxonly.Error("overlay.Session.CommitWith")
 }
 
-// Below yields everything in a directory of the project that c deleted or replaced, as Deleted
-// changes in path order. For other changes it yields nothing.
-func (*Session) Below(c Change) (r0 iter.Seq2[Change, error]) {
-	r0 = func(yield func(Change, error) bool) { yield(*new(Change), linuxonly.Error("overlay.Session.Below")) }
-	return
+func (*Session) Committed() ([]Change, error) {
+	return nil, linuxonly.Error("overlay.Session.Committed")
 }
 
-// Changes yields what differs between the session and the project now: root
-// after root, within a root in path order, where a directory comes before what
-// is in it and names are compared by their bytes. A deleted directory is one
-// Change; a new one is a Change, and so is everything in it.
-//
-// If something cannot be read, Changes yields an error with a zero Change, and the walk goes on.
-//
-// For Change.Runs, the first call searches the directories at the top of a root for repositories,
-// and so does a call after names in the root changed. A commit always searches.
-func (*Session) Changes() (r0 iter.Seq2[Change, error]) {
-	r0 = func(yield func(Change, error) bool) { yield(*new(Change), linuxonly.Error("overlay.Session.Changes")) }
-	return
+func (*Session) Dependents() ([]string, error) {
+	return nil, linuxonly.Error("overlay.Session.Dependents")
 }
 
-// Choose returns the changes that paths select, in the sense of CommitOptions.Paths, and the new
-// directories above them. changes must be in the order of Changes.
-func (*Session) Choose(changes []Change, paths []string) (r0 []Change, r1 error) {
-	r1 = linuxonly.Error("overlay.Session.Choose")
-	return
+func (*Session) Dir() string { return "" }
+
+func (*Session) Discard() error { return linuxonly.Error("overlay.Session.Discard") }
+
+func (*Session) Drop(ctx context.Context, paths ...string) error {
+	return linuxonly.Error("overlay.Session.Drop")
 }
 
-// ClearScratch is like DropScratch, for a session that will be resumed: it keeps, until Close, what
-// the next command can use.
-func (*Session) ClearScratch() (r0 error) {
-	r0 = linuxonly.Error("overlay.Session.ClearScratch")
-	return
+func (*Session) DropScratch() error { return linuxonly.Error("overlay.Session.DropScratch") }
+
+func (*Session) Erase() error { return linuxonly.Error("overlay.Session.Erase") }
+
+func (*Session) File(c Change, side Side) (*os.File, error) {
+	return nil, linuxonly.Error("overlay.Session.File")
 }
 
-// Close releases the session's lock and descriptors. Its changes stay. Closing
-// again does nothing.
-func (*Session) Close() (r0 error) {
-	r0 = linuxonly.Error("overlay.Session.Close")
-	return
+func (*Session) Held() []Change { return nil }
+
+func (*Session) ID() string { return "" }
+
+func (*Session) Info() Info { return *new(Info) }
+
+func (*Session) Layers() []*os.File { return nil }
+
+func (*Session) Link(c Change, side Side) (string, error) {
+	return "", linuxonly.Error("overlay.Session.Link")
 }
 
-// Collect stores what the command has written. Call it when the command has ended, before you use
-// the session in another way; until then a session with EngineTmpfs or EngineCopy (see Info.Engine)
-// shows no changes. With EngineOverlay, and if it was called already, it does nothing.
-func (*Session) Collect(ctx context.Context) (r0 error) {
-	r0 = linuxonly.Error("overlay.Session.Collect")
-	return
+func (*Session) Mode(c Change, side Side) (fs.FileMode, error) {
+	return *new(fs.FileMode), linuxonly.Error("overlay.Session.Mode")
 }
 
-// Commit is CommitWith for paths.
-func (*Session) Commit(ctx context.Context, paths ...string) (r0 error) {
-	r0 = linuxonly.Error("overlay.Session.Commit")
-	return
+func (*Session) MountedUntil(unmounted <-chan struct{}) {}
+
+func (*Session) Mounts() []mounts.Mount { return nil }
+
+func (*Session) Names(c Change, side Side) ([]string, error) {
+	return nil, linuxonly.Error("overlay.Session.Names")
 }
 
-// CommitWith commits the chosen changes to the project, all or none. New directories above a chosen path are committed
-// with it.
-//
-// After a *SpecialError, a *ConflictError, or any other error except a *CommitError, the project is as it was. ctx can
-// stop the commit while new objects are being written; once they are being renamed into place, ctx is ignored.
-//
-// Files that run later (Change.Runs) are held back, unless o says otherwise, and with HoldSpecial so are special files;
-// Held lists them. If nothing else was chosen, the error is a *HeldError, and nothing is done.
-//
-// When no change is left the session is Committed; until then it is Kept, and Changes
-// yields the rest. Undo takes it back.
-func (*Session) CommitWith(ctx context.Context, o CommitOptions) (r0 error) {
-	r0 = linuxonly.Error("overlay.Session.CommitWith")
-	return
+func (*Session) Overlaps(c Conflict) ([]Hunk, error) {
+	return nil, linuxonly.Error("overlay.Session.Overlaps")
 }
 
-// Committed returns the changes that the session's commits made to the project, except commits that
-// were undone: root after root, in path order. It reads the journals; the project may have changed
-// since.
-func (*Session) Committed() (r0 []Change, r1 error) {
-	r1 = linuxonly.Error("overlay.Session.Committed")
-	return
+func (*Session) Preserve(ctx context.Context, changes []Change) error {
+	return linuxonly.Error("overlay.Session.Preserve")
 }
 
-// Dependents lists the sessions that are based on this one and still have changes. While there are
-// any, this one cannot be written to or discarded.
-func (*Session) Dependents() (r0 []string, r1 error) {
-	r1 = linuxonly.Error("overlay.Session.Dependents")
-	return
+func (*Session) Protect(patterns ...string) error { return linuxonly.Error("overlay.Session.Protect") }
+
+func (*Session) Remove() error { return linuxonly.Error("overlay.Session.Remove") }
+
+func (*Session) Removed(c Change) (bool, error) {
+	return false, linuxonly.Error("overlay.Session.Removed")
 }
 
-// Dir returns the session's directory.
-func (*Session) Dir() (r0 string) {
-	return
+func (*Session) Renames(changes []Change) ([]Rename, error) {
+	return nil, linuxonly.Error("overlay.Session.Renames")
 }
 
-// Discard discards the session's changes. Undo makes the session Kept again, until it is removed (see Clean), because
-// its data stays on disk. Lost are only writes that were not collected, and on a full disk everything. Erase frees the
-// space.
-func (*Session) Discard() (r0 error) {
-	r0 = linuxonly.Error("overlay.Session.Discard")
-	return
+func (*Session) Resume(command []string) error { return linuxonly.Error("overlay.Session.Resume") }
+
+func (*Session) ResumeContext(ctx context.Context, command []string) error {
+	return linuxonly.Error("overlay.Session.ResumeContext")
 }
 
-// Drop removes changes from the session without touching the project: whatever is at and below the paths, or matches
-// the patterns, is no longer a change, until the session writes there again, or Undo takes the drop back. When no
-// change is left, the session is Discarded, or Committed if a part of it was committed.
-func (*Session) Drop(ctx context.Context, paths ...string) (r0 error) {
-	r0 = linuxonly.Error("overlay.Session.Drop")
-	return
+func (*Session) Retimed() int { return 0 }
+
+func (*Session) Retire() (*Spare, error) { return nil, linuxonly.Error("overlay.Session.Retire") }
+
+func (*Session) Roots() []Root { return nil }
+
+func (*Session) Scratch(dir string) (mounts.Mount, error) {
+	return *new(mounts.Mount), linuxonly.Error("overlay.Session.Scratch")
 }
 
-// DropScratch removes what was written to scratch overlays (see Scratch). None of them may be in
-// use.
-func (*Session) DropScratch() (r0 error) {
-	r0 = linuxonly.Error("overlay.Session.DropScratch")
-	return
+func (*Session) State() State { return *new(State) }
+
+func (*Session) Undo(ctx context.Context, o UndoOptions) error {
+	return linuxonly.Error("overlay.Session.Undo")
 }
 
-// Erase discards the session's changes for ever. The session stays in List; see Remove. For a session that was
-// discarded, it frees the space.
-func (*Session) Erase() (r0 error) {
-	r0 = linuxonly.Error("overlay.Session.Erase")
-	return
+func (*Session) Unmapped() []string { return nil }
+
+func (*Session) Written(ctx context.Context) (Written, error) {
+	return *new(Written), linuxonly.Error("overlay.Session.Written")
 }
 
-// File opens one version of a changed regular file for reading, with its present content. If
-// somebody replaced the file since the change was found, the error is ErrMoved. If that side has no
-// regular file at this path, it is fs.ErrNotExist.
-func (*Session) File(c Change, side Side) (r0 *os.File, r1 error) {
-	r1 = linuxonly.Error("overlay.Session.File")
-	return
-}
+func (*Spare) Ready() bool { return false }
 
-// Held returns the changes that the last CommitWith held back, because they would run later or are special.
-func (*Session) Held() (r0 []Change) {
-	return
-}
-
-// ID returns the session's whole id, which is the name of its directory.
-func (*Session) ID() (r0 string) {
-	return
-}
-
-// Info describes the session.
-func (*Session) Info() (r0 Info) {
-	return
-}
-
-// Layers returns the descriptors that Mounts needs: set them as nsexec.Cmd.Layers. They belong to
-// the session. Nil: none are needed.
-func (*Session) Layers() (r0 []*os.File) {
-	return
-}
-
-// Link returns the text of one version of a changed symbolic link. If that side has no link at this
-// path, the error is fs.ErrNotExist.
-func (*Session) Link(c Change, side Side) (r0 string, r1 error) {
-	r1 = linuxonly.Error("overlay.Session.Link")
-	return
-}
-
-// Mode returns type and mode of one version of an object: of the project's, or of the session's. If
-// that side has nothing there, the error is fs.ErrNotExist: Before an addition, After a deletion,
-// or if the session did not change it. It uses only Root and Path of c.
-func (*Session) Mode(c Change, side Side) (r0 fs.FileMode, r1 error) {
-	r1 = linuxonly.Error("overlay.Session.Mode")
-	return
-}
-
-// MountedUntil says that the session's overlays stay mounted until the channel is closed, although the command has ended
-// and no process uses them. Until then, what needs the directories of the overlays waits: Resume, Retire's Spare,
-// ClearScratch, DropScratch, Remove and Close. The changes can be listed, committed and discarded meanwhile. Nil: they are
-// unmounted.
-func (*Session) MountedUntil(unmounted <-chan struct{}) {
-}
-
-// Mounts returns one overlay or bind for each root, for a mounts.Plan: each root appears at its own
-// path, and writes there go to the session. They may need the descriptors that Layers returns.
-//
-// The mounts have paths, which are looked up again when the sandbox is set up: a user who can
-// rename a root's parent directories decides what the sandbox finds there. Changes and Commit of
-// this Session work on the directories that Create found.
-func (*Session) Mounts() (r0 []mounts.Mount) {
-	return
-}
-
-// Names lists one version of a directory, unsorted. For After, these are the names that the session
-// created or changed in it. It uses only Root and Path of c.
-func (*Session) Names(c Change, side Side) (r0 []string, r1 error) {
-	r1 = linuxonly.Error("overlay.Session.Names")
-	return
-}
-
-// Overlaps compares the present two versions of a file with a Conflict. It returns the hunks that a merge would have to
-// decide. If there are none, and no error, Prefer: Merge works. With ErrNoBase, the hunks are those in which the
-// versions differ, without a Base. ErrNotText: they cannot be compared.
-func (*Session) Overlaps(c Conflict) (r0 []Hunk, r1 error) {
-	r1 = linuxonly.Error("overlay.Session.Overlaps")
-	return
-}
-
-// Preserve keeps the project's versions of modified text files, for CommitOptions.Prefer: Merge, and of git's index,
-// which every commit merges. It keeps a file only if nobody else has changed it since the start of the command that
-// first modified it. It also records which directories hold the changes, so that a commit notices if somebody replaces
-// them. changes are those that Changes yielded when the command had ended. Other files that are not text, or larger
-// than 1 MiB, are omitted.
-func (*Session) Preserve(ctx context.Context, changes []Change) (r0 error) {
-	r0 = linuxonly.Error("overlay.Session.Preserve")
-	return
-}
-
-// Protect adds patterns to those of Options.Protect for the session.
-func (*Session) Protect(patterns ...string) (r0 error) {
-	r0 = linuxonly.Error("overlay.Session.Protect")
-	return
-}
-
-// Remove discards the session, removes every trace of it, and closes it. It is for sessions that changed nothing, and
-// for removing old ones.
-func (*Session) Remove() (r0 error) {
-	r0 = linuxonly.Error("overlay.Session.Remove")
-	return
-}
-
-// Removed reports whether the session has removed the project's object at the path of c. It uses
-// only Root and Path of c. It does not look into a directory that the session removed and created
-// again.
-func (*Session) Removed(c Change) (r0 bool, r1 error) {
-	r1 = linuxonly.Error("overlay.Session.Removed")
-	return
-}
-
-// Renames finds files and directories among changes that were moved: equal files; directories in which everything is
-// equal, as one Rename; and texts that are equal by at least a half. changes must be in the order of Changes. The work
-// is bounded, so it does not find all moves among many or large changes. It never reports empty files as moved.
-func (*Session) Renames(changes []Change) (r0 []Rename, r1 error) {
-	r1 = linuxonly.Error("overlay.Session.Renames")
-	return
-}
-
-// Resume prepares s for another command, whose writes are added to those in the session. From now on List shows that
-// command; nil keeps the previous one.
-//
-// If the session has ended, the error is ErrEnded. It is an error if a root is not the directory that it was when the
-// session began, so that the changes are not laid over other files, or if another session is based on this one. Changes
-// in the project since then are no error: the command sees them, but if it writes to the same file, a commit reports a
-// conflict.
-func (*Session) Resume(command []string) (r0 error) {
-	r0 = linuxonly.Error("overlay.Session.Resume")
-	return
-}
-
-// ResumeContext is like Resume, but stops if ctx ends: with EngineCopy, copying the project can take long.
-func (*Session) ResumeContext(ctx context.Context, command []string) (r0 error) {
-	r0 = linuxonly.Error("overlay.Session.ResumeContext")
-	return
-}
-
-// Retimed returns how many files differ only in their modification time, as the last complete walk
-// of Changes found. Such a difference is not a change, but a commit applies it. Zero: there was no
-// walk, or no such file.
-func (*Session) Retimed() (r0 int) {
-	return
-}
-
-// Retire discards and closes the session, like Remove, but leaves the slow part to Spare.Ready or
-// Spare.Remove.
-func (*Session) Retire() (r0 *Spare, r1 error) {
-	r1 = linuxonly.Error("overlay.Session.Retire")
-	return
-}
-
-// Roots returns the session's roots, in the order they were given.
-func (*Session) Roots() (r0 []Root) {
-	return
-}
-
-// Scratch returns an overlay over dir for files that need not be kept, such as the caches of build
-// tools: writes there are no changes of the session. DropScratch removes them. If no overlay can be
-// mounted (EngineCopy), the mount is read-only.
-func (*Session) Scratch(dir string) (r0 mounts.Mount, r1 error) {
-	r1 = linuxonly.Error("overlay.Session.Scratch")
-	return
-}
-
-// State returns the state of the session.
-func (*Session) State() (r0 State) {
-	return
-}
-
-// Undo takes back the last operation on the session's changes (Info.Undo): a commit, a drop or a
-// discard. The session is then Kept.
-//
-// Undoing a commit restores what it replaced and deleted, and removes what it added. Whatever it
-// did not touch stays as it is. Its changes can be committed again.
-//
-// If somebody has since changed in the project what the commit changed, the error is a
-// *ConflictError, and nothing is done, unless o.Force is set. As with Commit, nothing was done
-// after any error except a *CommitError.
-func (*Session) Undo(ctx context.Context, o UndoOptions) (r0 error) {
-	r0 = linuxonly.Error("overlay.Session.Undo")
-	return
-}
-
-// Unmapped returns the roots that the caller may write to, but whose group does not exist in a user namespace of an
-// ordinary user: through an overlay, the kernel refuses to change files of that group (EOVERFLOW). With EngineCopy they
-// can be changed. It is known only for a session from Create.
-func (*Session) Unmapped() (r0 []string) {
-	return
-}
-
-// Written counts what commands have written, even while one runs. With EngineCopy the copies count, too. If ctx ends,
-// it returns the context's error.
-func (*Session) Written(ctx context.Context) (r0 Written, r1 error) {
-	r1 = linuxonly.Error("overlay.Session.Written")
-	return
-}
-
-// Ready reports whether the next session can use it: the session was a plain one, and nothing at
-// all was written to it.
-func (*Spare) Ready() (r0 bool) {
-	return
-}
-
-// Remove removes it. Do not call it after the Spare was given to Create, which then owns it.
-func (*Spare) Remove() (r0 error) {
-	r0 = linuxonly.Error("overlay.Spare.Remove")
-	return
-}
+func (*Spare) Remove() error { return linuxonly.Error("overlay.Spare.Remove") }

@@ -12,211 +12,101 @@ import (
 	"github.com/nsrun/nsrun/internal/linuxonly"
 )
 
-// A Registry may be used by several goroutines, and by several processes that have opened the same one.
 type Registry struct {
 }
 
-// Choose returns the version of a day (YY-MM-DD) or of an execution. If both are empty, it returns the newest backup,
-// or if there is none, the version before the newest execution. If there is no such version, the error is ErrNoVersion.
-func Choose(list []Version, date, execution string) (r0 Version, r1 error) {
-	r1 = linuxonly.Error("project.Choose")
-	return
+func Choose(list []Version, date, execution string) (Version, error) {
+	return *new(Version), linuxonly.Error("project.Choose")
 }
 
-// DefaultDirs returns the directories of the database and of the copies that zero Options use.
-func DefaultDirs() (r0 string, r1 string, r2 error) {
-	r2 = linuxonly.Error("project.DefaultDirs")
-	return
+func DefaultDirs() (string, string, error) { return "", "", linuxonly.Error("project.DefaultDirs") }
+
+func IsExecution(word string) bool { return false }
+
+func Open(o Options) *Registry { return new(Registry) }
+
+func (*Registry) Clean(ctx context.Context) (Cleaned, error) {
+	return *new(Cleaned), linuxonly.Error("project.Registry.Clean")
 }
 
-// IsExecution reports whether word has the form of a whole execution id.
-func IsExecution(word string) (r0 bool) {
-	return
+func (*Registry) CleanDaily(ctx context.Context) error {
+	return linuxonly.Error("project.Registry.CleanDaily")
 }
 
-// Open returns a registry. It does no input or output. The first use does, and returns what is wrong with the
-// directories.
-func Open(o Options) (r0 *Registry) {
-	r0 = new(Registry)
-	return
+func (*Registry) Close() error { return linuxonly.Error("project.Registry.Close") }
+
+func (*Registry) Committed(ctx context.Context, session string, all bool, changes []Change) error {
+	return linuxonly.Error("project.Registry.Committed")
 }
 
-// Clean removes backups and before-versions that are older than Options.Retention, the records of deleted files that
-// were kept only for these, and executions in the audit log beyond Options.LogRetention and LogMost. It removes only
-// names that this package gives, in its own two directories, and follows no links.
-//
-// A backup's age is counted from the end of its day. Clean returns the first error, after it has done everything else.
-func (*Registry) Clean(ctx context.Context) (r0 Cleaned, r1 error) {
-	r1 = linuxonly.Error("project.Registry.Clean")
-	return
+func (*Registry) Discarded(ctx context.Context, session string, changes []Change) error {
+	return linuxonly.Error("project.Registry.Discarded")
 }
 
-// CleanDaily is Clean, unless that was done within the last day. Then it costs next to nothing.
-func (*Registry) CleanDaily(ctx context.Context) (r0 error) {
-	r0 = linuxonly.Error("project.Registry.CleanDaily")
-	return
+func (*Registry) Dropped(ctx context.Context, session string, changes []Change) error {
+	return linuxonly.Error("project.Registry.Dropped")
 }
 
-// Close releases what the registry holds. It does not wait for the disk: what was recorded is in the journal, and
-// survives the end of the process. Flush waits.
-func (*Registry) Close() (r0 error) {
-	r0 = linuxonly.Error("project.Registry.Close")
-	return
-}
-
-// Committed records that all or some changes of a session are now in the project. Files that the project no longer has
-// are marked as deleted, as long as there is a backup.
-func (*Registry) Committed(ctx context.Context, session string, all bool, changes []Change) (r0 error) {
-	r0 = linuxonly.Error("project.Registry.Committed")
-	return
-}
-
-// Discarded records that the changes of a session were discarded. Files that were registered because of them, and never
-// existed in the project, are forgotten.
-func (*Registry) Discarded(ctx context.Context, session string, changes []Change) (r0 error) {
-	r0 = linuxonly.Error("project.Registry.Discarded")
-	return
-}
-
-// Dropped records that some changes of a session were dropped, whatever happens to the others. It marks the changes in
-// the executions that made them. It forgets files as Discarded does.
-func (*Registry) Dropped(ctx context.Context, session string, changes []Change) (r0 error) {
-	r0 = linuxonly.Error("project.Registry.Dropped")
-	return
-}
-
-// Executions yields the executions, newest first. If one cannot be read, it yields an error, and goes on with the
-// others. The registry may be used meanwhile.
-func (*Registry) Executions(f Filter) (r0 iter.Seq2[Execution, error]) {
-	r0 = func(yield func(Execution, error) bool) {
+func (*Registry) Executions(f Filter) iter.Seq2[Execution, error] {
+	return func(yield func(Execution, error) bool) {
 		yield(*new(Execution), linuxonly.Error("project.Registry.Executions"))
 	}
-	return
 }
 
-// File returns the record of the file at path, which must be absolute. If the file is not
-// registered, the error is fs.ErrNotExist.
-func (*Registry) File(path string) (r0 File, r1 error) {
-	r1 = linuxonly.Error("project.Registry.File")
-	return
+func (*Registry) File(path string) (File, error) {
+	return *new(File), linuxonly.Error("project.Registry.File")
 }
 
-// Files yields the registered files at and below path, which must be absolute, in the order of
-// paths. An empty path means all files. If a record cannot be read, it yields an error, and goes on
-// with the others.
-func (*Registry) Files(path string) (r0 iter.Seq2[File, error]) {
-	r0 = func(yield func(File, error) bool) { yield(*new(File), linuxonly.Error("project.Registry.Files")) }
-	return
+func (*Registry) Files(path string) iter.Seq2[File, error] {
+	return func(yield func(File, error) bool) { yield(*new(File), linuxonly.Error("project.Registry.Files")) }
 }
 
-// Flush moves the journal into the database, and returns when that is on disk.
-func (*Registry) Flush() (r0 error) {
-	r0 = linuxonly.Error("project.Registry.Flush")
-	return
+func (*Registry) Flush() error { return linuxonly.Error("project.Registry.Flush") }
+
+func (*Registry) Forget(project string, a Action, target string) error {
+	return linuxonly.Error("project.Registry.Forget")
 }
 
-// Forget removes the decision about a target, if there is one. The change is on disk when Forget returns.
-func (*Registry) Forget(project string, a Action, target string) (r0 error) {
-	r0 = linuxonly.Error("project.Registry.Forget")
-	return
+func (*Registry) Get(project string, a Action, target string) (Permission, error) {
+	return *new(Permission), linuxonly.Error("project.Registry.Get")
 }
 
-// Get returns the decision about exactly this target: for the project, or if there is none, for all projects. If there
-// is no decision at all, p.Decision is zero.
-func (*Registry) Get(project string, a Action, target string) (r0 Permission, r1 error) {
-	r1 = linuxonly.Error("project.Registry.Get")
-	return
+func (*Registry) OpenBefore(c Change) (*os.File, error) {
+	return nil, linuxonly.Error("project.Registry.OpenBefore")
 }
 
-// OpenBefore opens the version of a file from before an execution changed it. If it was not kept, or Clean removed it,
-// the error is fs.ErrNotExist.
-func (*Registry) OpenBefore(c Change) (r0 *os.File, r1 error) {
-	r1 = linuxonly.Error("project.Registry.OpenBefore")
-	return
+func (*Registry) OpenVersion(v Version) (*os.File, error) {
+	return nil, linuxonly.Error("project.Registry.OpenVersion")
 }
 
-// OpenVersion opens a copy. If its size has changed, the error is ErrDamaged.
-func (*Registry) OpenVersion(v Version) (r0 *os.File, r1 error) {
-	r1 = linuxonly.Error("project.Registry.OpenVersion")
-	return
+func (*Registry) Permissions() ([]Permission, error) {
+	return nil, linuxonly.Error("project.Registry.Permissions")
 }
 
-// Permissions lists all permissions, in the order of project, action, target.
-func (*Registry) Permissions() (r0 []Permission, r1 error) {
-	r1 = linuxonly.Error("project.Registry.Permissions")
-	return
+func (*Registry) Prepare() {}
+
+func (*Registry) Private() []string { return nil }
+
+func (*Registry) Projects() ([]Root, error) { return nil, linuxonly.Error("project.Registry.Projects") }
+
+func (*Registry) Record(ctx context.Context, e Execution, changes []Change, original func(Change) (*os.File, error)) (Recorded, error) {
+	return *new(Recorded), linuxonly.Error("project.Registry.Record")
 }
 
-// Prepare opens the journal for the next record, for callers that have time before there is something to record. If it
-// fails, the record tries again, and returns the error.
-func (*Registry) Prepare() {
+func (*Registry) Restore(ctx context.Context, v Version, path string) (Restored, error) {
+	return *new(Restored), linuxonly.Error("project.Registry.Restore")
 }
 
-// Private returns the directories that a sandboxed command must not be able to read, write or rename.
-func (*Registry) Private() (r0 []string) {
-	return
+func (*Registry) Scan(ctx context.Context, root string) error {
+	return linuxonly.Error("project.Registry.Scan")
 }
 
-// Projects returns the known projects, in the order of their paths.
-func (*Registry) Projects() (r0 []Root, r1 error) {
-	r1 = linuxonly.Error("project.Registry.Projects")
-	return
+func (*Registry) Set(p Permission) error { return linuxonly.Error("project.Registry.Set") }
+
+func (*Registry) Undone(ctx context.Context, session string, changes []Change) error {
+	return linuxonly.Error("project.Registry.Undone")
 }
 
-// Record stores an execution, and copies of what it changed. Call it when the command has ended, before anything is
-// committed.
-//
-// Files that are not registered yet are registered first. A file that was registered before, and is modified, deleted
-// or replaced by something else, gets one backup for each day: its content before the first change. New files have
-// none. Record also keeps the version before each listed change for the execution (an empty file if there was none),
-// modified and deleted files first, within the limits.
-//
-// changes are about single objects: after a deleted directory, everything in it must follow. original opens what the
-// project has at the path of a change, for example on the lower side of an overlay. It is called for Modified, Deleted
-// and TypeChanged, at most twice for each, and may be nil if there are no such changes.
-//
-// If something fails, Record still does the rest. It joins the first errors of several files, and Recorded says what
-// exists.
-func (*Registry) Record(ctx context.Context, e Execution, changes []Change, original func(Change) (*os.File, error)) (r0 Recorded, r1 error) {
-	r1 = linuxonly.Error("project.Registry.Record")
-	return
-}
-
-// Restore restores a version, at its path or at another one, which must be absolute and have no symbolic links on the
-// way. It first saves what is there now; if it cannot, or if that changes meanwhile, it does nothing. It makes missing
-// directories. The file gets the mode it had, and for root the owner; other attributes are not kept. When Restore
-// returns, the file is on disk.
-func (*Registry) Restore(ctx context.Context, v Version, path string) (r0 Restored, r1 error) {
-	r1 = linuxonly.Error("project.Registry.Restore")
-	return
-}
-
-// Scan registers the regular files of a project, and forgets files that are gone, except those that are marked as
-// deleted or have a backup. It follows no links, stays on the root's file system, and skips directories called .git,
-// because git can restore their contents itself.
-//
-// Directories that cannot be read are skipped, and the files registered in them stay. Scan returns the first such
-// error, after it has done everything else.
-func (*Registry) Scan(ctx context.Context, root string) (r0 error) {
-	r0 = linuxonly.Error("project.Registry.Scan")
-	return
-}
-
-// Set stores a permission. It is on disk when Set returns. For the network the error is ErrNetwork.
-func (*Registry) Set(p Permission) (r0 error) {
-	r0 = linuxonly.Error("project.Registry.Set")
-	return
-}
-
-// Undone records that a commit of a session was undone: changes were removed from the project again.
-func (*Registry) Undone(ctx context.Context, session string, changes []Change) (r0 error) {
-	r0 = linuxonly.Error("project.Registry.Undone")
-	return
-}
-
-// Versions returns the copies of the file at path, which must be absolute: its backups, newest first, then the versions
-// before executions, newest first.
-func (*Registry) Versions(path string) (r0 []Version, r1 error) {
-	r1 = linuxonly.Error("project.Registry.Versions")
-	return
+func (*Registry) Versions(path string) ([]Version, error) {
+	return nil, linuxonly.Error("project.Registry.Versions")
 }

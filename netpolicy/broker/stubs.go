@@ -11,30 +11,15 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// A Broker makes the network connections of one sandbox.
 type Broker struct {
 }
 
-// MaxLocalUDP is how many UDP ports of the host's loopback device a sandbox can use.
 const MaxLocalUDP = 16
 
-// New returns a Broker that is not attached to a command yet. Close it, or it leaks.
-func New(o Options) (r0 *Broker, r1 error) {
-	r1 = linuxonly.Error("broker.New")
-	return
-}
+func New(o Options) (*Broker, error) { return nil, linuxonly.Error("broker.New") }
 
-// Attach makes this Broker the network of c, which must not be started yet.
-func (*Broker) Attach(c *nsexec.Cmd) {
-}
+func (*Broker) Attach(c *nsexec.Cmd) {}
 
-// Close ends the Broker: from then on the calls that it would have answered fail with ENOSYS, UDP
-// is no longer relayed, and published ports are closed. TCP connections of the sandbox stay.
-func (*Broker) Close() {
-}
+func (*Broker) Close() {}
 
-// Published returns the addresses on the host of the ports in Options.Publish, in the same order. Port 0 is replaced by
-// the port that was assigned.
-func (*Broker) Published() (r0 []net.Addr) {
-	return
-}
+func (*Broker) Published() []net.Addr { return nil }

@@ -11,73 +11,32 @@ import (
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
-// An Enforcer makes the kernel follow a table for the processes in one cgroup.
 type Enforcer struct {
 }
 
-// Programs are the BPF programs in the kernel with their maps, attached to a cgroup of their own. They serve any number
-// of sandboxes.
 type Programs struct {
 }
 
-// Load loads the programs and attaches them to a new cgroup below the caller's own.
-func Load() (r0 *Programs, r1 error) {
-	r1 = linuxonly.Error("cgroup.Load")
-	return
-}
+func Load() (*Programs, error) { return nil, linuxonly.Error("cgroup.Load") }
 
-// New is Load and Programs.Enforce in one, for one sandbox.
-func New(t *netpolicy.Table, o Options) (r0 *Enforcer, r1 error) {
-	r1 = linuxonly.Error("cgroup.New")
-	return
-}
+func New(t *netpolicy.Table, o Options) (*Enforcer, error) { return nil, linuxonly.Error("cgroup.New") }
 
-// SocketFilter returns a seccomp filter (nsexec.Filter) for calls that the programs in the kernel
-// do not see. It refuses sockets of families other than IP and unix, netlink sockets except for
-// NETLINK_ROUTE, which lists routes and addresses, and io_uring, which makes sockets that no filter
-// sees. System calls of other architectures fail.
-func SocketFilter() (r0 []struct {
+func SocketFilter() []struct {
 	Code   uint16
 	Jt, Jf uint8
 	K      uint32
-}) {
-	return
+} { return nil }
+
+func (*Enforcer) Cgroup() *os.File { return nil }
+
+func (*Enforcer) Close() error { return linuxonly.Error("cgroup.Enforcer.Close") }
+
+func (*Enforcer) Lost() uint64 { return *new(uint64) }
+
+func (*Programs) Close() error { return linuxonly.Error("cgroup.Programs.Close") }
+
+func (*Programs) Enforce(t *netpolicy.Table, o Options) (*Enforcer, error) {
+	return nil, linuxonly.Error("cgroup.Programs.Enforce")
 }
 
-// Cgroup returns the open directory of the sandbox's cgroup. The Enforcer closes it.
-func (*Enforcer) Cgroup() (r0 *os.File) {
-	return
-}
-
-// Close kills the processes that are still in the cgroup, which is then removed in the background; if that fails,
-// Programs.Close returns the error. The table can then have another enforcer.
-func (*Enforcer) Close() (r0 error) {
-	r0 = linuxonly.Error("cgroup.Enforcer.Close")
-	return
-}
-
-// Lost returns how many decisions were not reported, because there were too many. After Close the number is final.
-func (*Enforcer) Lost() (r0 uint64) {
-	return
-}
-
-// Close detaches and forgets the programs. All sandboxes must have been closed.
-func (*Programs) Close() (r0 error) {
-	r0 = linuxonly.Error("cgroup.Programs.Close")
-	return
-}
-
-// Enforce makes a cgroup in which the table is enforced, and follows the table until Enforcer.Close. A table can have
-// one enforcer.
-func (*Programs) Enforce(t *netpolicy.Table, o Options) (r0 *Enforcer, r1 error) {
-	r1 = linuxonly.Error("cgroup.Programs.Enforce")
-	return
-}
-
-// Spare makes a cgroup for the next sandbox, if there is none yet: that takes as long as everything else that is done
-// for a sandbox. If there was only one sandbox so far, it does nothing, because that may stay the only one. prepare is
-// called with the cgroup before it can be used, and may start a process in it that executes nothing of a sandbox yet.
-// drop is called before the cgroup is removed, whether it was used or not. If no cgroup can be made, the next Enforce
-// returns the error.
-func (*Programs) Spare(prepare, drop func(cgroup *os.File)) {
-}
+func (*Programs) Spare(prepare, drop func(cgroup *os.File)) {}

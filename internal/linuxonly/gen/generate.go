@@ -314,62 +314,73 @@ func (g *generator) variable(v ast.Expr) error {
 	return errors.New("its value is for Linux: it belongs in a file for all systems, or is to be a function")
 }
 
-// function writes f with another body.
+// function writes f with another body: all results are zero, except errors, iterators, and pointers that come without an
+// error.
 func (g *generator) function(f *ast.FuncDecl, in map[string]string) {
 	name := g.pkg + "."
 	if f.Recv != nil {
 		name += receiver(f) + "."
 		f.Recv.List[0].Names = nil
 	}
-	name += f.Name.Name
-	body := ""
-	if r := f.Type.Results; r != nil {
-		n := 0
-		last := r.List[len(r.List)-1]
-		failing := text(g.fset, last.Type) == "error"
-		for _, field := range r.List {
-			typ := text(g.fset, field.Type)
+	failed := fmt.Sprintf("linuxonly.Error(%q)", name+f.Name.Name)
+	var values []string
+	if f.Type.Results != nil {
+		failing := fails(f)
+		var types []*ast.Field
+		for _, field := range f.Type.Results.List {
 			for range max(1, len(field.Names)) {
-				switch _, local := g.types[strings.TrimPrefix(typ, "*")]; {
-				case typ == "error" && field == last:
-					body += fmt.Sprintf("\tr%d = linuxonly.Error(%q)\n", n, name)
-					g.imports[module+"/internal/linuxonly"] = "linuxonly"
-				case typ == "error" || failing:
-				case strings.HasPrefix(typ, "iter.Seq2["):
-					seq := field.Type.(*ast.IndexListExpr)
-					body += fmt.Sprintf("\tr%d = func(yield func(%[2]s, error) bool) { yield(*new(%[2]s), linuxonly.Error(%[3]q)) }\n",
-						n, text(g.fset, seq.Indices[0]), name)
-					g.imports[module+"/internal/linuxonly"] = "linuxonly"
-				case strings.HasPrefix(typ, "iter.Seq["):
-					seq := field.Type.(*ast.IndexExpr)
-					body += fmt.Sprintf("\tr%d = func(func(%s) bool) {}\n", n, text(g.fset, seq.Index))
-				case strings.HasPrefix(typ, "*") && local:
-					body += fmt.Sprintf("\tr%d = new(%s)\n", n, typ[1:])
-				}
-				n++
+				values = append(values, g.value(field.Type, failed, failing))
+				types = append(types, &ast.Field{Type: field.Type})
 			}
 		}
-		var list []*ast.Field
-		n = 0
-		for _, field := range r.List {
-			for range max(1, len(field.Names)) {
-				list = append(list, &ast.Field{Names: []*ast.Ident{ast.NewIdent(fmt.Sprintf("r%d", n))}, Type: field.Type})
-				n++
-			}
-		}
-		f.Type.Results = &ast.FieldList{List: list}
-		body += "\treturn\n"
+		f.Type.Results = &ast.FieldList{List: types}
+	}
+	body := strings.Join(values, ", ")
+	if strings.Contains(body, failed) {
+		g.imports[module+"/internal/linuxonly"] = "linuxonly"
+	}
+	if body != "" {
+		body = " return " + body + " "
 	}
 	f.Body = nil
 	g.print(f, in)
 	g.body.Truncate(g.body.Len() - 1)
-	fmt.Fprintf(&g.body, " {\n%s}\n", body)
+	fmt.Fprintf(&g.body, " {%s}\n", body)
+}
+
+// value is the result of a type that a function returns; failed is that for an error, and failing says whether there is
+// one.
+func (g *generator) value(typ ast.Expr, failed string, failing bool) string {
+	name := text(g.fset, typ)
+	_, local := g.types[strings.TrimPrefix(name, "*")]
+	switch {
+	case name == "error":
+		return failed
+	case strings.HasPrefix(name, "iter.Seq2["):
+		of := text(g.fset, typ.(*ast.IndexListExpr).Indices[0])
+		return fmt.Sprintf("func(yield func(%[1]s, error) bool) { yield(*new(%[1]s), %[2]s) }", of, failed)
+	case strings.HasPrefix(name, "*") && local && !failing:
+		return "new(" + name[1:] + ")"
+	}
+	switch typ.(type) {
+	case *ast.StarExpr, *ast.ArrayType, *ast.MapType, *ast.FuncType, *ast.ChanType:
+		return "nil"
+	}
+	switch name {
+	case "string":
+		return `""`
+	case "bool":
+		return "false"
+	case "int", "int64":
+		return "0"
+	}
+	return "*new(" + name + ")"
 }
 
 // print writes a declaration, and notes what else has to be there.
 func (g *generator) print(d ast.Decl, in map[string]string) {
 	fmt.Fprintln(&g.body)
-	text := replace(text(g.fset, d))
+	text := strings.ReplaceAll(replace(text(g.fset, d)), "\n\n", "\n")
 	g.body.WriteString(text + "\n")
 	file, err := parser.ParseFile(token.NewFileSet(), "", "package p\n"+text, parser.SkipObjectResolution)
 	if err != nil {

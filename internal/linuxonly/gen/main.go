@@ -1,5 +1,6 @@
 // Gen writes the files stubs.go: for all other systems, they declare what the public packages
-// export on Linux only, with bodies that return a linuxonly.Error.
+// export on Linux only, with bodies that return a linuxonly.Error. They have no comments: the files
+// for Linux have them, and pkg.go.dev and GOOS=linux go doc show those.
 package main
 
 import (

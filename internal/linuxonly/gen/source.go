@@ -15,8 +15,8 @@ type source struct {
 	linux bool // it is compiled on Linux only
 }
 
-// load reads the files of dir that are compiled for goos on amd64 or arm64. What generate wrote
-// is among them for other systems than Linux.
+// load reads the files of dir that are compiled for goos on amd64 or arm64, those for Linux without their comments. What
+// generate wrote is among them for other systems than Linux.
 func load(fset *token.FileSet, dir, goos string) ([]source, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
@@ -39,7 +39,11 @@ func load(fset *token.FileSet, dir, goos string) ([]source, error) {
 		if err != nil {
 			return nil, err
 		}
-		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		mode := parser.SkipObjectResolution
+		if other {
+			mode |= parser.ParseComments
+		}
+		f, err := parser.ParseFile(fset, name, nil, mode)
 		if err != nil {
 			return nil, err
 		}
