@@ -55,8 +55,13 @@ type Mount struct {
 	Source string
 	Target string // absolute path in the sandbox
 
-	// Same is the file that Source must be, for KindBind and KindDev. Zero: any file.
+	// Same is the file that Source must be, for KindBind and KindDev, and the last directory of Lower for KindOverlay.
+	// Zero: any file.
 	Same FileID
+
+	// Onto is the file that Target must be, if nothing but binds of the host at their own paths is mounted there yet.
+	// Zero: any file.
+	Onto FileID
 
 	// ReadOnly makes a bind and everything mounted below it, a tmpfs, or an overlay read-only. False: it is as writable
 	// as the source.

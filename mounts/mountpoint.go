@@ -104,7 +104,7 @@ func mirrored(cover *Mount, source, target string) (Plan, error) {
 		}
 		bind := *cover
 		bind.Source, bind.Target, bind.Optional = from, to, true // it may go meanwhile
-		bind.Same = FileID{}
+		bind.Same, bind.Onto = FileID{}, FileID{}
 		steps = append(steps, bind)
 	}
 	return steps, nil

@@ -15,9 +15,8 @@ import (
 // Mounts returns one overlay or bind for each root, for a mounts.Plan: each root appears at its own
 // path, and writes there go to the session. They may need the descriptors that Layers returns.
 //
-// The mounts have paths, which are looked up again when the sandbox is set up: a user who can
-// rename a root's parent directories decides what the sandbox finds there. Changes and Commit of
-// this Session work on the directories that Create found.
+// The mounts have paths, which are looked up again when the sandbox is set up. If a root's path leads
+// elsewhere by then, because a user who can rename its parent directories did so, that is an error.
 func (s *Session) Mounts() []mounts.Mount {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,11 +25,21 @@ func (s *Session) Mounts() []mounts.Mount {
 		list = append(list, mounts.Layer(0, s.areaPath()))
 	}
 	for i, r := range s.rootList() {
-		if s.meta.Engine == store.Copy {
-			list = append(list, mounts.Bind(r.Upper, r.Path))
-		} else {
-			list = append(list, mounts.Overlay(r.Path, r.Upper, r.Work, s.lowerPaths(i)...))
+		var m mounts.Mount
+		id := mounts.FileID{Ino: s.meta.Roots[i].Ino} // which nothing is, without a device
+		if low, err := s.root(i); err == nil {
+			if st, err := low.Stat(); err == nil {
+				id = mounts.FileID{Ino: st.Ino, Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev)}
+			}
 		}
+		if s.meta.Engine == store.Copy {
+			m = mounts.Bind(r.Upper, r.Path)
+		} else {
+			m = mounts.Overlay(r.Path, r.Upper, r.Work, s.lowerPaths(i)...)
+			m.Same = id
+		}
+		m.Onto = id
+		list = append(list, m)
 	}
 	return list
 }

@@ -56,6 +56,7 @@ func Bind(real string, writable bool) (mounts.Mount, error) {
 		return fail(err)
 	}
 	m.Same = fileID(&st)
+	m.Onto = m.Same
 	return m, nil
 }
 

@@ -22,13 +22,13 @@ const noSource = prog.Slot(0xffff)
 // it refers to is the source.
 func (c *compiler) mountOn(at prog.Slot, source, fstype string, flags uint64, data string, from prog.Slot) {
 	c.Call(prog.SysDup3, at.Arg(), prog.Int(c.o.ScratchFd), prog.Int(openTreeCloexec))
-	target := c.fdPath(c.o.ScratchFd)
+	target := c.String(fdPath(c.o.ScratchFd))
 	src := prog.Null
 	switch {
 	case from == noSource:
 	case source == "":
 		c.Call(prog.SysDup3, from.Arg(), prog.Int(c.o.ScratchFd+1), prog.Int(openTreeCloexec))
-		src = c.fdPath(c.o.ScratchFd + 1)
+		src = c.String(fdPath(c.o.ScratchFd + 1))
 	default:
 		src = c.String(source)
 	}
@@ -46,7 +46,8 @@ func (c *compiler) mountOn(at prog.Slot, source, fstype string, flags uint64, da
 	}
 }
 
-func (c *compiler) fdPath(n int) prog.Arg { return c.String("/proc/self/fd/" + strconv.Itoa(n)) }
+// fdPath is a path of what descriptor n refers to.
+func fdPath(n int) string { return "/proc/self/fd/" + strconv.Itoa(n) }
 
 // mountFlags translates the flags of mount_setattr(2) to those of mount(2): the
 // ones used here have the same numbers.

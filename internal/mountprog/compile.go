@@ -47,8 +47,8 @@ type Options struct {
 	// Marks were made ahead, in a new user namespace and not for the classic form. Nil: none were.
 	Marks *Marks
 
-	// ScratchFd is a descriptor number that is free in the child, for the classic
-	// form.
+	// ScratchFd is the first of three descriptor numbers that are free in the child, for what mount(2) and overlays
+	// are given as a path.
 	ScratchFd int
 
 	// HostProc adds what tells that the host's /proc is shown, read-only and with all that is mounted over it, where
@@ -141,9 +141,12 @@ type compiler struct {
 	devicesOpen              bool
 	consoleFd                prog.Slot // the terminal, if devicesOpen
 
+	lowest []prog.Slot // lower directories that were opened and are to be used, see openLowest
+
 	plan   mounts.Plan
 	index  int               // of the mount that is being added
 	on     []footing         // of the mounts; nil: none needs one
+	held   []prog.Slot       // the roots of those on which others stand, see footing
 	kept   []keptMount       // for later remounts
 	hidden int               // names in base that are taken
 	flags  map[string]uint64 // classic: of the mounts made so far, by target
@@ -177,6 +180,7 @@ func compile(b *prog.Builder, p mounts.Plan, o Options) error {
 	c.statx = b.Zero(statxSize)
 	if !o.Bubblewrap { // which has nothing of the kind
 		c.on = footings(p)
+		c.held = make([]prog.Slot, len(c.on))
 	}
 	if inPlace(p) && o.UserNamespace && !o.Classic {
 		c.begin()
@@ -321,6 +325,7 @@ func (c *compiler) climb(host prog.Slot, base tree) {
 
 // pivot makes the new root the root, and lets go of all else.
 func (c *compiler) pivot() {
+	c.letGo()
 	c.Step("pivot", "/")
 	dot := c.String(".")
 	c.Call(prog.SysFchdir, c.base.Arg())
@@ -442,7 +447,20 @@ func (c *compiler) release(root prog.Slot) {
 			return
 		}
 	}
+	if c.footing().held {
+		c.held[c.index] = root
+		return
+	}
 	c.Close(root)
+}
+
+// letGo closes the roots that were held for later steps.
+func (c *compiler) letGo() {
+	for i := range c.on {
+		if c.on[i].held && relative(c.plan[i].Target) != "" {
+			c.Close(c.held[i])
+		}
+	}
 }
 
 // keptFor is the last mount that was kept for the step that is being added.

@@ -106,6 +106,10 @@ func (c *compiler) overlay(m *mounts.Mount) error {
 	for i, l := range m.Lower {
 		lower[i] = escapeLayer(l)
 	}
+	known := m.Same != (mounts.FileID{})
+	if known {
+		lower[len(lower)-1] = c.takeLowest()
+	}
 	if fronted(m) {
 		lower = append([]string{c.front(m)}, lower...)
 	}
@@ -142,6 +146,9 @@ func (c *compiler) overlay(m *mounts.Mount) error {
 		return &mounts.Error{Op: m.Kind.String(), Path: m.Target, Err: mounts.ErrLongLayers} // the kernel would cut it off
 	}
 	c.attach(t, m, dst)
+	if known {
+		c.Call(prog.SysClose, prog.Int(c.o.ScratchFd+2))
+	}
 	return nil
 }
 
@@ -431,9 +438,9 @@ func (c *compiler) block(m *mounts.Mount) {
 // existing looks a target up; where an Optional one is not there it goes on at gone.
 func (c *compiler) existing(m *mounts.Mount) (dst prog.Slot, gone prog.Label) {
 	dst = c.Slot()
-	if f := c.footing(); f.base != "" {
+	if c.footing().base != "" {
 		// Nor is what the caller may not reach left as it is: the command could open it up.
-		gone = c.below(f.base, m.Target, dst, m.Optional)
+		gone = c.open(m.Target, dst, m.Optional)
 	} else {
 		// A link at the target is followed: what it leads to is what is meant. What
 		// the caller may not reach, the command cannot reach either.

@@ -25,6 +25,7 @@ func TestCompile(t *testing.T) {
 		{ID: 1, Target: "/"}, {ID: 2, Parent: 1, Target: "/home"}, {ID: 3, Parent: 2, Target: "/home/me/mnt"},
 		{ID: 4, Parent: 3, Target: "/home/me/mnt/deep", Flags: mounts.FlagReadOnly},
 	}
+	file := mounts.FileID{Ino: 5<<32 | 6, Major: 8, Minor: 1}
 	for _, c := range []struct {
 		name string
 		plan mounts.Plan
@@ -63,6 +64,10 @@ func TestCompile(t *testing.T) {
 			mounts.ROBind("/", "/"), mounts.Bind("/home/me/src", "/home/me/src"), mounts.Block("/home/me/src/a/.env"), mounts.ROBind("/opt", "/home/me/src/a/b/c"),
 			mounts.Tmpfs("/tmp"), mounts.ROBind("/opt", "/tmp/x/y"),
 		}, mountprog.Options{UserNamespace: true}},
+		{"checked", mounts.Plan{
+			mounts.ROBind("/", "/"), {Kind: mounts.KindOverlay, Target: "/p", Lower: []string{"/l", "/p"}, Upper: "/up", Work: "/work", Same: file, Onto: file},
+			{Kind: mounts.KindBind, Source: "/d", Target: "/d", Same: file, Onto: file}, {Kind: mounts.KindBind, Source: "/o", Target: "/d/o", Onto: file},
+		}, mountprog.Options{UserNamespace: true, ScratchFd: 67}},
 		{"devices", mounts.Plan{
 			mounts.Dev("/dev"), mounts.Mqueue("/dev/mqueue"),
 		}, mountprog.Options{UserNamespace: true}},

@@ -80,6 +80,7 @@ func (c *compiler) inPlace(p mounts.Plan) error {
 	if err := c.mountAll(p, 1); err != nil {
 		return err
 	}
+	c.letGo()
 	c.Step("pivot", "/")
 	c.Call(prog.SysChdir, c.String("/"))
 	c.Close(c.root)

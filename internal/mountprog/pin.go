@@ -5,6 +5,7 @@ package mountprog
 import (
 	"path"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/nsrun/nsrun/internal/prog"
@@ -26,25 +27,37 @@ type footing struct {
 	pin []string // directories to bind onto themselves first, parents before what is in them
 
 	// base is the target of the mount that the step's target lies in, where what was
-	// written there can be from former sandboxes. Empty: it cannot.
-	base string
+	// written there can be from former sandboxes, and ground is its index. Empty: it cannot.
+	base   string
+	ground int
+
+	held bool // later steps look for their targets below the root of what this one mounts
+	host bool // what the host has at the path of the target is there
 }
 
 // ground is what was mounted at a path last.
 type ground struct {
 	order  int
+	index  int    // in the Plan
 	writes bool   // the command can write there
 	base   string // see footing
+	host   bool   // it shows what the host has at the same path
 }
 
-// footings are what the steps of p stand on. Nil: none of them lies in something that can
-// be written to.
+// footings are what the steps of p stand on. Nil: nothing can be written to, or none of them
+// lies in that, and no target must be a certain file.
 func footings(p mounts.Plan) []footing {
 	first := slices.IndexFunc(p, func(m mounts.Mount) bool { return writes(&m) })
 	if first < 0 {
 		return nil
 	}
 	var list []footing
+	footing := func(i int) *footing {
+		if list == nil {
+			list = make([]footing, len(p))
+		}
+		return &list[i]
+	}
 	order, at, pinned := 0, make(map[string]ground, len(p)), make(map[string]int)
 	remounts := slices.ContainsFunc(p, func(m mounts.Mount) bool { return m.Kind == mounts.KindRemount })
 	for i := range p {
@@ -60,11 +73,19 @@ func footings(p mounts.Plan) []footing {
 				on, where = g, dir
 			}
 		}
+		near, covered := at[target]
+		if !covered {
+			near = on
+		}
+		if near.host && m.Onto != (mounts.FileID{}) {
+			footing(i).host = true
+		}
 		if i > first && target != "/" && on.writes && (on.base != "" || closed(m) || remounts && remounted(p, i)) {
-			if list == nil {
-				list = make([]footing, len(p))
+			f := footing(i)
+			f.base, f.ground = on.base, on.index
+			if on.base != "" {
+				footing(on.index).held = true
 			}
-			f := footing{base: on.base}
 			order++
 			for dir := path.Dir(target); dir != where; dir = path.Dir(dir) {
 				// A pin covers nothing: what is mounted in the directory is in it, too. It is
@@ -75,10 +96,10 @@ func footings(p mounts.Plan) []footing {
 				}
 			}
 			slices.Reverse(f.pin)
-			list[i] = f
 		}
 		order++
-		g := ground{order: order, writes: writes(m) && !(remounts && remounted(p, i))}
+		g := ground{order: order, index: i, writes: writes(m) && !(remounts && remounted(p, i))}
+		g.host = (near.host || target == "/") && m.Kind == mounts.KindBind && !m.NonRecursive && path.Clean(m.Source) == target
 		if g.writes && lasts(m) {
 			g.base = target
 		}
@@ -126,22 +147,48 @@ func (c *compiler) footing() *footing {
 	return &footing{}
 }
 
+// holdAgain opens the roots that are held in dir once more, after it was bound onto itself with
+// everything that is mounted in it: that has covered them.
+func (c *compiler) holdAgain(dir string) {
+	for i := range c.index {
+		f := &c.on[i]
+		if target := path.Clean("/" + c.plan[i].Target); !f.held || !strings.HasPrefix(target, dir+"/") {
+			continue
+		}
+		from, rest := c.below(f, c.plan[i].Target)
+		c.Call(prog.SysClose, c.held[i].Arg())
+		how, size := c.howIn(0)
+		c.Call(prog.SysOpenat2, from.Arg(), c.String(rest), how, size).To(c.held[i])
+	}
+}
+
+// below is where a path, which lies in base, is looked up: the root of what is mounted there,
+// and the path below that. Those who can rename the directories above base change nothing.
+func (c *compiler) below(f *footing, target string) (from prog.Slot, rest string) {
+	from = c.root
+	if relative(f.base) != "" {
+		from = c.held[f.ground]
+	}
+	return from, relative(path.Clean("/" + target)[len(path.Clean("/"+f.base)):])
+}
+
 // pin binds the directories above the target of m onto themselves, where that is called
 // for. Those that are missing are made, if m makes its target.
 func (c *compiler) pin(m *mounts.Mount) {
 	f := c.footing()
 	for _, dir := range f.pin {
 		c.Step("pin", dir)
-		under := c.Slot()
+		from, rest := c.below(f, dir)
+		name, under := c.String(rest), c.Slot()
 		var missing prog.Label
 		makeDirs := func() {
-			c.Call(prog.MakeDirs, c.root.Arg(), c.String(relative(dir)), prog.Int(parentPerm(m))).To(under)
+			c.Call(prog.MakeDirs, from.Arg(), name, prog.Int(parentPerm(m))).To(under)
 		}
 		switch {
 		case f.base == "":
 			// In memory there is nothing but what the steps before have made.
 			how, size := c.howIn(0)
-			open := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(relative(dir)), how, size).To(under).TolerateAny()
+			open := c.Call(prog.SysOpenat2, from.Arg(), name, how, size).To(under).TolerateAny()
 			if m.MustExist {
 				missing = open.OnTolerated()
 				break
@@ -150,9 +197,9 @@ func (c *compiler) pin(m *mounts.Mount) {
 			makeDirs()
 			c.Here(found)
 		case m.MustExist:
-			missing = c.below(f.base, dir, under, true)
+			missing = c.open(dir, under, true)
 		default:
-			c.made(f.base, dir, under, makeDirs)
+			c.made(dir, under, makeDirs)
 		}
 		if c.o.Classic {
 			c.mountOn(under, "", "", msBind|msRec, "", under)
@@ -163,6 +210,7 @@ func (c *compiler) pin(m *mounts.Mount) {
 			c.Close(t)
 		}
 		c.Close(under)
+		c.holdAgain(dir)
 		c.Here(missing)
 	}
 	if len(f.pin) > 0 {
@@ -170,42 +218,25 @@ func (c *compiler) pin(m *mounts.Mount) {
 	}
 }
 
-// made is below for what makeIt makes, if it is missing, and leaves in the same slot.
-func (c *compiler) made(base, target string, to prog.Slot, makeIt func()) {
-	missing := c.below(base, target, to, true)
+// made is open for what makeIt makes, if it is missing, and leaves in the same slot.
+func (c *compiler) made(target string, to prog.Slot, makeIt func()) {
+	missing := c.open(target, to, true)
 	found := c.Jump()
 	c.Here(missing)
 	makeIt()
 	c.Call(prog.SysClose, to.Arg())
-	c.below(base, target, to, false) // it may have been swapped for a link meanwhile
+	c.open(target, to, false) // it may have been swapped for a link meanwhile
 	c.Here(found)
 }
 
-// below opens target, which lies in what is mounted at base, and follows no link behind
-// base. Where nothing is, the label is where to go on if that is not a mistake.
-func (c *compiler) below(base, target string, to prog.Slot, optional bool) (missing prog.Label) {
+// open opens target, which lies in base, and follows no link behind that. Where nothing is, the
+// label is where to go on if that is not a mistake.
+func (c *compiler) open(target string, to prog.Slot, optional bool) (missing prog.Label) {
+	from, rest := c.below(c.footing(), target)
 	how, size := c.howIn(0)
-	plain := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(relative(target)), how, size).To(to).TolerateAny().OnSuccess()
-	// Before base there may be links.
-	from, own := c.root, relative(base) != ""
-	if own {
-		from = c.Slot()
-		how, size := c.howIn(3)
-		c.Call(prog.SysOpenat2, c.root.Arg(), c.String(relative(base)), how, size).To(from)
-	}
-	how, size = c.howIn(0)
-	open := c.Call(prog.SysOpenat2, from.Arg(), c.String(relative(path.Clean("/" + target)[len(path.Clean("/"+base)):])), how, size).To(to)
+	open := c.Call(prog.SysOpenat2, from.Arg(), c.String(rest), how, size).To(to)
 	if optional {
-		found := open.Tolerate(enoent, syscall.ENOTDIR).OnSuccess()
-		if own {
-			c.Call(prog.SysClose, from.Arg())
-		}
-		missing = c.Jump()
-		c.Here(found)
+		missing = open.Tolerate(enoent, syscall.ENOTDIR).OnTolerated()
 	}
-	if own {
-		c.Close(from)
-	}
-	c.Here(plain)
 	return missing
 }

@@ -47,6 +47,10 @@ func (c *compiler) findSources(p mounts.Plan) {
 			}
 		case mounts.KindOverlay:
 			for n := len(m.Lower) - 1; n >= 0; n-- {
+				if n == len(m.Lower)-1 && m.Same != (mounts.FileID{}) {
+					c.openLowest(m)
+					continue
+				}
 				c.find(m, m.Lower[n])
 			}
 			if m.Upper != "" {
@@ -63,6 +67,26 @@ func (c *compiler) find(m *mounts.Mount, source string) {
 	c.Step(m.Kind.String(), source)
 	c.Part(prog.PartSource)
 	c.Call(prog.SysStatx, prog.AtCwd, c.String(source), prog.Int(dontSync), prog.Int(0), c.statx.Arg())
+}
+
+// openLowest opens the lowest lower directory of an overlay that must be a certain one.
+func (c *compiler) openLowest(m *mounts.Mount) {
+	lowest := m.Lower[len(m.Lower)-1]
+	c.Step(m.Kind.String(), lowest)
+	c.Part(prog.PartSource)
+	at := c.Slot()
+	c.Call(prog.SysOpenat, prog.AtCwd, c.String(lowest), c.Open(prog.PathOnly|prog.Directory|prog.CloseOnExec), prog.Int(0)).To(at)
+	c.mustBe(at, m.Same)
+	c.lowest = append(c.lowest, at)
+}
+
+// takeLowest gives the next of these directories a number, which is its name until letLowest.
+func (c *compiler) takeLowest() string {
+	at := c.lowest[0]
+	c.lowest = c.lowest[1:]
+	c.Call(prog.SysDup3, at.Arg(), prog.Int(c.o.ScratchFd+2), prog.Int(openTreeCloexec))
+	c.Close(at)
+	return fdPath(c.o.ScratchFd + 2)
 }
 
 // openAll opens the sources of all n binds of p.
@@ -157,6 +181,14 @@ func (c *compiler) bind(m *mounts.Mount) error {
 		missing = c.Call(prog.SysFcntl, t.fd.Arg(), prog.Int(fGetfd)).Tolerate(ebadf).OnTolerated()
 	}
 	c.attach(t, m, c.likeTarget(t, m))
+	if f := c.footing(); m.Optional && f.held && relative(m.Target) != "" {
+		attached := c.Jump()
+		c.Here(missing)
+		how, size := c.howIn(3)
+		c.Call(prog.SysOpenat2, c.root.Arg(), c.String(relative(m.Target)), how, size).To(c.held[c.index])
+		c.Here(attached)
+		return nil
+	}
 	c.Here(missing)
 	return nil
 }

@@ -97,14 +97,16 @@ func (c *compiler) target(m *mounts.Mount, t tree, s shape) prog.Slot {
 	if s == likeTree {
 		like = t.fd.Arg()
 	}
-	if f := c.footing(); f.base != "" {
+	if c.footing().base != "" {
 		if m.MustExist {
-			c.below(f.base, m.Target, dst, false)
-			return dst
+			c.open(m.Target, dst, false)
+		} else {
+			c.made(m.Target, dst, func() {
+				from, rest := c.below(c.footing(), m.Target)
+				c.Call(prog.Target, from.Arg(), c.String(rest), like, prog.Int(parentPerm(m))).To(dst)
+			})
 		}
-		c.made(f.base, m.Target, dst, func() {
-			c.Call(prog.Target, c.root.Arg(), c.String(rel), like, prog.Int(parentPerm(m))).To(dst)
-		})
+		c.mustCover(dst, m)
 		return dst
 	}
 	how, size := c.howIn(0)
@@ -117,7 +119,16 @@ func (c *compiler) target(m *mounts.Mount, t tree, s shape) prog.Slot {
 		c.Call(prog.Target, c.root.Arg(), c.String(rel), like, prog.Int(parentPerm(m))).To(dst)
 	}
 	c.Here(plain)
+	c.mustCover(dst, m)
 	return dst
+}
+
+// mustCover fails with ESTALE where a target is not the file of the host that it should be.
+func (c *compiler) mustCover(dst prog.Slot, m *mounts.Mount) {
+	if c.footing().host {
+		c.mustBe(dst, m.Onto)
+		c.Step(m.Kind.String(), m.Target)
+	}
 }
 
 // refuseLink fails with ELOOP where fd is a symbolic link.
