@@ -161,6 +161,7 @@ func helpEmbed(args []string) int {
 		c.NewSession = true
 	case "shared":
 		c.Share = nsexec.PID
+		c.Args = []string{"sh", "-c", "sleep 1000; exit"} // nobody but the test ends what it starts: one process
 	case "credential":
 		c.UIDMap = []nsexec.IDMap{{0, uint32(os.Getuid()), 1}}
 		c.GIDMap = []nsexec.IDMap{{0, uint32(os.Getgid()), 1}}
