@@ -265,8 +265,8 @@ func (x *Execution) retire() error {
 }
 
 // Collect stores what the command wrote, if the engine needs that, finds the changes, and tells the Recorder about the
-// command, but not what happens to the changes. Call it with Hold, after Wait; with other values of After, Wait does
-// it.
+// command, but not what happens to the changes. If it cannot list some of the changes, it returns an error, and
+// x.Changes has the others. Call it with Hold, after Wait; with other values of After, Wait does it.
 func (x *Execution) Collect(ctx context.Context) error {
 	defer x.watch.tell()
 	if x.session == nil {
@@ -279,11 +279,16 @@ func (x *Execution) Collect(ctx context.Context) error {
 		}
 	}
 	x.result.Changes = nil
+	var unlisted error // the first is enough
 	for c, err := range x.session.Changes() {
-		if err != nil {
-			return err
+		if err == nil {
+			x.result.Changes = append(x.result.Changes, c)
+		} else if unlisted == nil {
+			unlisted = err
 		}
-		x.result.Changes = append(x.result.Changes, c)
+	}
+	if unlisted != nil {
+		return unlisted
 	}
 	return x.runner.record(ctx, x)
 }

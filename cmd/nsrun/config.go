@@ -57,7 +57,7 @@ func cmdConfig(args []string) int {
 	case "init":
 		return initConfig()
 	}
-	wd, err := os.Getwd()
+	wd, err := workDir()
 	if err != nil {
 		return console.Fail(err)
 	}

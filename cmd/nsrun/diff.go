@@ -75,11 +75,15 @@ func cmdDiff(args []string) int {
 	if err != nil {
 		return console.Fail(err)
 	}
-	s, changes, err := openChanges(id)
+	s, err := overlay.OpenReadOnly("", id)
 	if err != nil {
 		return console.Fail(err)
 	}
+	s, changes, err := listChanges(s)
 	defer s.Close()
+	if err != nil {
+		status = console.Fail(err) // the rest is still shown
+	}
 	if len(paths) > 0 {
 		if changes, err = s.Choose(changes, paths); err != nil {
 			return console.Fail(err)
@@ -124,20 +128,6 @@ func cmdDiff(args []string) int {
 		return console.Fail(err)
 	}
 	return status
-}
-
-// openChanges opens a session for reading.
-func openChanges(id string) (*overlay.Session, []overlay.Change, error) {
-	s, err := overlay.OpenReadOnly("", id)
-	if err != nil {
-		return nil, nil, err
-	}
-	s, changes, err := listChanges(s)
-	if err != nil {
-		_ = s.Close()
-		return nil, nil, err
-	}
-	return s, changes, nil
 }
 
 // listChanges lists the changes of a session, with an error those that can be listed. It locks the session, and then

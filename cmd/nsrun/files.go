@@ -78,7 +78,7 @@ func cmdFiles(args []string) int {
 	}
 	named := len(rest) > 0
 	if !named {
-		wd, err := os.Getwd()
+		wd, err := workDir()
 		if err != nil {
 			return console.Fail(err)
 		}

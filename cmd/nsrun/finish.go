@@ -24,8 +24,9 @@ func (r *runner) finish(status int) error {
 		return nil
 	}
 	r.state = overlay.Kept.String()
-	if err := r.collect(); err != nil {
-		return err
+	unlisted := r.collect()
+	if unlisted != nil && len(r.changes) == 0 {
+		return unlisted
 	}
 	if len(r.changes) == 0 {
 		return r.finishUnchanged(status)
@@ -42,10 +43,13 @@ func (r *runner) finish(status int) error {
 	// A later merge needs this, so it comes before the question; if nothing is to be kept, it comes only if that
 	// fails.
 	var preserved error
-	if kept := !r.o.discard && (!r.o.commit || status != 0); kept {
+	if kept := !r.o.discard && (!r.o.commit || status != 0); kept && unlisted == nil {
 		preserved = r.preserve()
 	}
-	decision := r.decide(status)
+	decision := "keep"
+	if unlisted == nil {
+		decision = r.decide(status)
+	}
 	if decision == "review" && r.execution.Unstored() == nil {
 		if preserved != nil {
 			console.Say("%s", preserved)
@@ -70,7 +74,7 @@ func (r *runner) finish(status int) error {
 			console.Say("kept %s: nsrun commit %s, or nsrun discard %s", console.Plural(len(r.changes), "change"), id, id)
 		}
 	}
-	return nil
+	return unlisted
 }
 
 // finishUnchanged ends a session without changes.

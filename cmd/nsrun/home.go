@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -121,7 +120,7 @@ func homesOf(o *homeOptions) (list []layerOf, err error) {
 		}
 	} else {
 		var wd string
-		if wd, err = os.Getwd(); err == nil {
+		if wd, err = workDir(); err == nil {
 			project, err = projectAround(wd)
 		}
 	}

@@ -16,6 +16,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/bwrapmode"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/internal/reexec"
@@ -32,7 +34,14 @@ func main() {
 	if secureexec.On() {
 		os.Exit(refuseElevated(os.Args))
 	}
-	if filepath.Base(os.Args[0]) == "bwrap" {
+	asBwrap := filepath.Base(os.Args[0]) == "bwrap"
+	if err := enoughFiles(); err != nil {
+		if asBwrap {
+			os.Exit(bwrapmode.Refuse(err.Error()))
+		}
+		os.Exit(console.Fail(err))
+	}
+	if asBwrap {
 		os.Exit(bwrapmode.Run(os.Args, nil))
 	}
 	if len(os.Args) > 1 {
@@ -55,5 +64,23 @@ func refuseElevated(argv []string) int {
 	if len(argv) == 0 || filepath.Base(argv[0]) != "bwrap" {
 		return console.Fail(secureexec.Err)
 	}
-	return bwrapmode.Refuse()
+	return bwrapmode.RefuseElevated()
+}
+
+// enoughFiles says so if so few files can be opened that the Go runtime itself would end in a panic.
+func enoughFiles() error {
+	const needed, plenty = 8, 64
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur >= plenty {
+		return err
+	}
+	for range needed / 2 {
+		var p [2]int
+		if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+			return err
+		}
+		defer unix.Close(p[0])
+		defer unix.Close(p[1])
+	}
+	return nil
 }

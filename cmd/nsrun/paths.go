@@ -3,14 +3,27 @@
 package main
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	nsrunlib "github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
 	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/internal/paths"
 )
+
+// workDir is os.Getwd, and refuses a path that is too long for system calls.
+func workDir() (string, error) {
+	wd, err := os.Getwd()
+	if errors.Is(err, unix.ENAMETOOLONG) || len(wd) >= unix.PathMax {
+		err = advice.With(os.NewSyscallError("getwd", unix.ENAMETOOLONG), "the current directory is too deep; try: cd DIR")
+	}
+	return wd, err
+}
 
 // projectAround is the project around a directory. It follows no links that commands can have created, except those
 // through which the shell came here.

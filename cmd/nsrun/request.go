@@ -23,7 +23,7 @@ import (
 // request makes a Request from the flags. It is long because each flag takes a line or two.
 func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 	o := r.o
-	wd, err := os.Getwd()
+	wd, err := workDir()
 	if err != nil {
 		return c, q, err
 	}

@@ -89,7 +89,7 @@ func trust(path string) error {
 
 // trustPath is the file that words mean, without symbolic links.
 func trustPath(words []string) (string, error) {
-	wd, err := os.Getwd()
+	wd, err := workDir()
 	if err != nil {
 		return "", err
 	}

@@ -50,6 +50,9 @@ func For(err error) string {
 	if e, ok := errors.AsType[*features.MissingError](err); ok && e.Feature.Status == features.No && e.Feature.Remedy != "" {
 		return "" // so does this one
 	}
+	if errors.Is(err, unix.EMFILE) {
+		return fewFilesHint()
+	}
 	if text := Surroundings(err); text != "" {
 		return text
 	}
@@ -89,6 +92,9 @@ func For(err error) string {
 	if e, ok := errors.AsType[*os.SyscallError](err); ok && e.Syscall == "getwd" && errors.Is(err, fs.ErrNotExist) {
 		return "the current directory was removed; try: cd DIR"
 	}
+	if e, ok := errors.AsType[*overlay.Error](err); ok && errors.Is(e, unix.ENAMETOOLONG) {
+		return "try: nsrun commit --exclude PATH"
+	}
 	if e, ok := errors.AsType[*overlay.Error](err); ok && e.Op == "open root" && errors.Is(err, fs.ErrNotExist) {
 		return "the project was moved or removed; its session can be used again when the project is back there"
 	}
@@ -108,6 +114,15 @@ func For(err error) string {
 		return "try: nsrun show"
 	}
 	return ""
+}
+
+// fewFilesHint is what to do if no more files can be opened.
+func fewFilesHint() string {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || limit.Cur > 1024 {
+		return "try: ulimit -n"
+	}
+	return fmt.Sprintf("the limit is %d; raise it where it was lowered: ulimit -n 1024", limit.Cur)
 }
 
 // ShellText reports whether a word looks like a command line for a shell.

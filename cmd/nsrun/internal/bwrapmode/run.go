@@ -87,14 +87,19 @@ func (r *run) version() int {
 	return 0
 }
 
-// Refuse says that bubblewrap does nothing for a caller who has less rights than itself, and
+// RefuseElevated says that bubblewrap does nothing for a caller who has less rights than itself, and
 // returns the exit status.
-func Refuse() int {
+func RefuseElevated() int {
 	text := privileges()
 	if text == "" {
 		text = secureexec.Err.Error()
 	}
-	(&run{}).say(false, bwrap.SeverityError, text)
+	return Refuse(text)
+}
+
+// Refuse says why nothing is done, as bwrap does, and returns the exit status.
+func Refuse(why string) int {
+	(&run{}).say(false, bwrap.SeverityError, why)
 	return 1
 }
 
