@@ -18,6 +18,7 @@ import (
 	"github.com/nsrun/nsrun/internal/pathrule"
 	"github.com/nsrun/nsrun/internal/rulecases"
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -136,7 +137,7 @@ func TestShownAbove(t *testing.T) {
 	}
 }
 
-// TestReplacedFile: a command starts also while the host replaces a file that is hidden from it.
+// TestReplacedFile: a command starts also while the host replaces a file that is hidden from it, with a Runner and without.
 func TestReplacedFile(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t)
@@ -162,6 +163,13 @@ func TestReplacedFile(t *testing.T) {
 	for range 30 {
 		if res, err := r.Run(t.Context(), nsrun.Request{Command: "echo begun"}); err != nil || res.String() != "begun\n" {
 			t.Errorf("%v, %v", res, err)
+			break
+		}
+	}
+	spec := nsrun.Spec{Mounts: append(nsrun.BaseMounts(), mounts.Bind(dir, dir), mounts.Block(secret))}
+	for range 100 {
+		if err := spec.Command("true").Run(); err != nil {
+			t.Errorf("without a Runner: %v", err)
 			break
 		}
 	}

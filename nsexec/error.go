@@ -30,6 +30,8 @@ type Error struct {
 	Part Part
 	// Text is the text of the existing symbolic link, for PartMade. Empty: there is none.
 	Text string
+
+	attach bool // a mount could not be attached
 }
 
 // A Step is a step of setting up a sandbox, in a word or two. Steps that programs need to tell apart have constants; an

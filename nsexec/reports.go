@@ -255,6 +255,7 @@ func (s *clone) failure(r prog.Record, second *prog.Program) error {
 		op, path := step.Where()
 		e.Op, e.Path = Step(op), path
 		e.Mount, e.Part = int(step.Mount), Part(step.Part)
+		e.attach = p.Attaches(int(r.Op))
 	}
 	if part != 0 {
 		e.Part = Part(part)

@@ -50,6 +50,9 @@ func start(c *Cmd, files []*os.File) (*clone, error) {
 		return nil, err
 	}
 	s, err := bringUp(c, files)
+	for tries := 1; tries < attachTries && c.replaced(err); tries++ {
+		s, err = bringUp(c, files)
+	}
 	if err != nil && c.callsRefused(err) {
 		c.opt.ClassicMounts = true
 		return bringUp(c, files)
@@ -57,11 +60,26 @@ func start(c *Cmd, files []*os.File) (*clone, error) {
 	return s, err
 }
 
+// attachTries is how often a sandbox is set up while somebody replaces what is mounted over.
+const attachTries = 20
+
+// replaced reports whether a set-up failed because somebody removed or replaced a file between the look-up and the mount
+// over it, as passwd(1) does with /etc/shadow, and everything done so far can be done again.
+func (c *Cmd) replaced(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.attach && e.Err == syscall.ENOENT && c.repeatable() && len(c.Layers) == 0
+}
+
+// repeatable reports whether a set-up can be done again after a part of it.
+func (c *Cmd) repeatable() bool {
+	return c.opt.Block == nil && c.opt.Place == nil && c.opt.Created == nil
+}
+
 // callsRefused reports whether a set-up failed because a filter refuses one of the new mount calls, and everything done
 // so far can be done again. For calls that check a privilege first, nsrun cannot find that out before.
 func (c *Cmd) callsRefused(err error) bool {
 	e, ok := errors.AsType[*Error](err)
-	if !ok || e.Err != syscall.EPERM && e.Err != syscall.EACCES || e.Program == 0 || c.opt.ClassicMounts || c.opt.Block != nil || c.opt.Place != nil || c.opt.Created != nil {
+	if !ok || e.Err != syscall.EPERM && e.Err != syscall.EACCES || e.Program == 0 || c.opt.ClassicMounts || !c.repeatable() {
 		return false
 	}
 	return features.Has(features.NewMountCalls) && !features.Confirm(features.NewMountCalls)

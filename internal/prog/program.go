@@ -40,6 +40,15 @@ func (s *Step) path() string {
 // Where is the step's operation and path.
 func (s *Step) Where() (op, path string) { return s.Op, s.path() }
 
+// Attaches reports whether an operation attaches a mount.
+func (p *Program) Attaches(op int) bool {
+	if op < 0 || op >= len(p.ops) {
+		return false
+	}
+	call := p.call(&p.ops[op])
+	return call == SysMoveMount || call == SysMount
+}
+
 // Len is the number of bytes that Layout writes.
 func (p *Program) Len() int {
 	return p.dataOff() + len(p.data) + 4*len(p.rel)
