@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -97,10 +96,8 @@ func (s *Session) finishDiscard() (what string, err error) {
 		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 			// The disk may be full of what is to be removed. Its directory stays, as the record of the
 			// decision.
-			for i := range s.roots {
-				if err := tree.RemoveTree(s.dir, goneName+"/"+filepath.Base(store.UpperName(i))); err != nil {
-					return what, fmt.Errorf("remove upper: %w", err)
-				}
+			if err := s.emptyGone(); err != nil {
+				return what, err
 			}
 			_, err = store.WriteMeta(s.dir, &m, nil)
 		}
@@ -116,6 +113,22 @@ func (s *Session) finishDiscard() (what string, err error) {
 		}
 	}
 	return what, nil
+}
+
+// emptyGone removes what is in the directory of what is gone.
+func (s *Session) emptyGone() error {
+	gone, err := s.dir.OpenDir(goneName)
+	if err != nil {
+		return err
+	}
+	defer gone.Close()
+	names, err := gone.Names()
+	for _, name := range names {
+		if err := tree.RemoveTree(gone, name); err != nil {
+			return fmt.Errorf("remove upper: %w", err)
+		}
+	}
+	return err
 }
 
 // Remove discards the session, removes every trace of it, and closes it. It is for sessions that changed nothing, and
