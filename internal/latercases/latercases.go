@@ -7,7 +7,7 @@
 package latercases
 
 import (
-	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 // A Case is something that runs later.
@@ -78,13 +77,19 @@ func Place(t testing.TB, dir, setup string) (project string) {
 // Outside does a script as the owner of a project.
 func Outside(project, script string) ([]byte, error) {
 	top := filepath.Dir(project)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	c := exec.CommandContext(ctx, "sh", "-c", Script(script))
-	c.WaitDelay = time.Second // a daemon may have the output
+	said, err := os.CreateTemp(top, "said-") // no pipe: a daemon may keep its end open
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(said.Name())
+	defer said.Close()
+	c := exec.Command("sh", "-c", Script(script))
+	c.Stdout, c.Stderr = said, said
 	c.Dir = project
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(top, "home"), "M=" + Marker(project), "TMPDIR=" + top, "TERM=dumb", "LC_ALL=C"}
-	return c.CombinedOutput()
+	err = c.Run()
+	out, e := os.ReadFile(said.Name())
+	return out, errors.Join(err, e)
 }
 
 // Marker is the file that what was executed makes.

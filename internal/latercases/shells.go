@@ -38,7 +38,7 @@ var shellCases = []Case{
 	text(".sqliterc", `.shell : >"$M"`, "", ""),
 	text(".perldb", `system q(: >"$M");`, "perl", "PERLDB_OPTS=NonStop=1 perl -d -e 1 </dev/null"),
 	text(".pdbrc", "import os\nopen(os.environ[\"M\"], \"w\")\nq", "/usr/bin/python3", "put x.py 1; /usr/bin/python3 -m pdb x.py </dev/null || true"),
-	text(".tmux.conf", `run-shell ": >\"$M\""`, "tmux", "HOME=$PWD TMUX_TMPDIR=$PWD tmux -L x new-session -d true; sleep 0.2; TMUX_TMPDIR=$PWD tmux -L x kill-server || true"),
+	text(".tmux.conf", `run-shell ": >\"$M\""`, "tmux", "HOME=$PWD TMUX_TMPDIR=$PWD tmux -L x new-session -d; TMUX_TMPDIR=$PWD tmux -L x kill-server || true"),
 	{Name: ".npmrc", Setup: `put package.json '{"name": "x", "version": "1.0.0", "scripts": {"x": "true"}}'`, Plant: "evil tool; put .npmrc script-shell=./tool", Trigger: "npm run x", Needs: "npm", Held: []string{".npmrc"}},
 	{Name: ".cargo/config.toml", Setup: `put Cargo.toml '[package]
 name = "x"
