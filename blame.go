@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +30,8 @@ import (
 type blame struct {
 	of     map[int]*followed // the processes that met a refusal, or have a child that failed of one
 	reason []int             // what the command failed of, where it has ended
+	// holds reports whether a directory of the host that is hidden has a file that a message names. Nil: nobody knows.
+	holds func(dir, name string) bool
 }
 
 // followed is what a process did since it executed its program.
@@ -43,6 +46,7 @@ type followed struct {
 	quiet bool     // no message since then
 	out   string   // its standard output, which it may close before it ends
 	from  int      // the process that has forked it, and executes the same program; 0: none is known
+	holds func(dir, name string) bool
 	// complained says that it has written something about the network since that was refused.
 	complained bool
 }
@@ -57,6 +61,7 @@ type met struct {
 	call   bool   // a system call that the filter refuses
 	alone  bool   // the process has one thread
 	helper bool   // it was refused to another process, that this one has begun
+	vague  bool   // the host does not have it either: only a program that is told so fails of that
 	by     string // the program that met it
 }
 
@@ -66,11 +71,15 @@ type fault struct {
 	program string
 	out     string // its standard output
 	times   int    // of its parent
+	aside   bool   // it ran in the background
 }
 
 // mostOwn is how many paths of a process are kept, mostMet how many refusals, and mostText how much of a message.
 // mostFollowed is how many processes are followed: their ends are observed, unless they are killed.
 const mostOwn, mostMet, mostText, mostFollowed = 64, 256, 4096, 4096
+
+// mostTries is how many files are looked for in hidden directories.
+const mostTries = 1000
 
 func (b *blame) follow(process int) *followed {
 	f := b.of[process]
@@ -78,7 +87,7 @@ func (b *blame) follow(process int) *followed {
 		if b.of == nil || len(b.of) == mostFollowed {
 			b.of = map[int]*followed{}
 		}
-		f = &followed{}
+		f = &followed{holds: b.holds}
 		b.of[process] = f
 	}
 	return f
@@ -202,13 +211,13 @@ func (b *blame) Ended(p attempts.Process, status int, command bool) {
 	case command:
 		b.reason = reason
 	case status == 0:
-		if c != nil && !feeds(c, p) && !givesUp(p.Program) {
+		if c != nil && !feeds(c, p) && (c.aside || !givesUp(p.Program)) {
 			parent.child = nil
 		}
 	case reason == nil && slices.Contains(p.Kin, p.Parent) && !shells(p.Program): // what it failed of the parent knows
 	case reason != nil || parent != nil:
 		parent = b.follow(p.Parent)
-		parent.child, parent.quiet, parent.fresh = &fault{reason, p.Program, out, parent.times}, true, true
+		parent.child, parent.quiet, parent.fresh = &fault{reason, p.Program, out, parent.times, p.Background}, true, true
 	}
 }
 
@@ -266,7 +275,7 @@ func (f *followed) reason(shell bool) []int {
 		return nil
 	}
 	last := f.met[len(f.met)-1]
-	if f.went || last.helper || last.beside() && len(text) > 0 {
+	if f.went || last.helper || last.vague || last.beside() && len(text) > 0 {
 		return nil
 	}
 	if len(text) == 0 && harmless(last.target) || len(text) > 0 && !aboutAccess(text) {
@@ -285,9 +294,12 @@ func (f *followed) named() (reason []int, said bool) {
 		}
 	}
 	for _, m := range f.met {
-		if (m.net && m.inText(text) || !m.net && names(words, m.target, m.by)) && !slices.Contains(reason, m.index) {
+		if (m.net && m.inText(text) || !m.net && names(words, m.target, m.by) && (!m.vague || m.says(text))) && !slices.Contains(reason, m.index) {
 			reason = append(reason, m.index)
 		}
+	}
+	if reason == nil {
+		reason = f.searched(text, words)
 	}
 	if reason != nil {
 		return reason, true
@@ -296,9 +308,8 @@ func (f *followed) named() (reason []int, said bool) {
 		return nil, true
 	}
 	for _, m := range slices.Backward(f.met) {
-		text := bytes.ToLower(text)
-		says := bytes.Contains(text, []byte(strings.ToLower(m.err.Error())))
-		if m.call && (says || bytes.Contains(text, []byte("no permission"))) { // afterwards they look for the reason
+		says := m.says(text)
+		if m.call && (says || containsAny(text, "no permission")) { // afterwards they look for the reason
 			return []int{m.index}, true
 		}
 		if !m.net && (m.err == unix.EROFS || !f.went) && f.child == nil && says {
@@ -316,8 +327,35 @@ func (f *followed) named() (reason []int, said bool) {
 	return nil, false
 }
 
+// searched returns the hidden directories with a file that a message says is missing: compilers leave directories out that
+// they do not find, and name only the file.
+func (f *followed) searched(text []byte, words map[string]bool) (reason []int) {
+	if f.holds == nil || !containsAny(text, "no such", "not found", "cannot find", "no module") {
+		return nil
+	}
+	tries := mostTries
+	for _, m := range slices.Backward(f.met) {
+		base := path.Base(m.target)
+		if module := strings.TrimSuffix(base, path.Ext(base)); !m.net && !m.vague && words[module] && !slices.Contains(reason, m.index) {
+			reason = append(reason, m.index)
+		}
+		for word := range words {
+			if m.err != unix.ENOENT && m.err != unix.EACCES || m.net || tries == 0 || slices.Contains(reason, m.index) {
+				break
+			}
+			if tries--; filepath.IsLocal(word) && word != "." && f.holds(m.target, word) {
+				reason = append(reason, m.index)
+			}
+		}
+	}
+	return reason
+}
+
 // beside reports whether the process may have met it beside its work: in a helper, or in one of its threads.
 func (m *met) beside() bool { return m.helper || m.net && !m.alone }
+
+// says reports whether a message contains the text of the error.
+func (m *met) says(text []byte) bool { return containsAny(text, strings.ToLower(m.err.Error())) }
 
 // inText reports whether a message contains the name or the address of this network target.
 func (m *met) inText(text []byte) bool { return hasHost(text, m.target) || hasHost(text, m.host) }

@@ -3,6 +3,7 @@
 package nsrun
 
 import (
+	"path"
 	"slices"
 	"strconv"
 	"testing"
@@ -24,6 +25,24 @@ func TestBlame(t *testing.T) {
 	}
 	refused := func(host, index int, target string) func(b *blame) {
 		return func(b *blame) { b.refused(program(host), met{index: index, target: target, err: unix.EROFS}) }
+	}
+	missing := func(host int, target string) func(b *blame) {
+		return func(b *blame) { b.refused(program(host), met{target: target, err: unix.ENOENT}) }
+	}
+	vague := func(b *blame) { b.refused(program(sh), met{target: "/closed/x.h", err: unix.EACCES, vague: true}) }
+	aside := func(host, status int) func(b *blame) {
+		return func(b *blame) {
+			p := program(host)
+			p.Background = true
+			b.Ended(p, status, false)
+		}
+	}
+	named := func(host int, name string, status int) func(b *blame) {
+		return func(b *blame) {
+			p := program(host)
+			p.Program = name
+			b.Ended(p, status, false)
+		}
 	}
 	call := func(b *blame) { b.refused(program(sh), met{index: 0, target: "keyctl", err: unix.EPERM, call: true}) }
 	said := func(host int, text string) func(b *blame) { return func(b *blame) { b.Said(host, []byte(text)) } }
@@ -106,8 +125,22 @@ func TestBlame(t *testing.T) {
 		{"network, beside a child of its own", []func(b *blame){unreached(sh, 9, ""), ended(cmd, 1), unreached(sh, 9, ""), ended(sh, 1)}, nil},
 		{"signal", []func(b *blame){refused(sh, 0, "/ro/f"), func(b *blame) { b.signaled(sh) }}, nil},
 		{"signal after a message", []func(b *blame){refused(sh, 0, "/ro/f"), said(sh, "/ro/f: no\n"), func(b *blame) { b.signaled(sh) }}, []int{0}},
+		{"background child, then one that succeeds", []func(b *blame){refused(cmd, 0, "/ro/f"), aside(cmd, 1), named(other, "sleep", 0), ended(sh, 3)}, nil},
+		{"child, then a pause", []func(b *blame){refused(cmd, 0, "/ro/f"), ended(cmd, 1), named(other, "sleep", 0), ended(sh, 3)}, []int{0}},
+		{"background child that is waited for", []func(b *blame){refused(cmd, 0, "/ro/f"), aside(cmd, 1), ended(sh, 1)}, []int{0}},
+		{"searched", []func(b *blame){missing(sh, "/hidden"), tried(sh, "/p/x.h", true), said(sh, "m.c:1:10: x.h: No such file\n"), ended(sh, 1)}, []int{0}},
+		{"missing in a hidden directory, too", []func(b *blame){vague, said(sh, "cannot find module 'x.h'\n"), ended(sh, 1)}, nil},
+		{"missing in a hidden directory, silent", []func(b *blame){vague, ended(sh, 1)}, nil},
+		{"missing in a hidden directory, and told of that", []func(b *blame){vague, said(sh, "x.h: Permission denied\n"), ended(sh, 1)}, []int{0}},
+		{"a module", []func(b *blame){missing(sh, "/hidden/x.h"), tried(sh, "/p/x", false), said(sh, "Cannot find module 'x'\n"), ended(sh, 1)}, []int{0}},
+		{"searched elsewhere", []func(b *blame){missing(sh, "/hidden"), tried(sh, "/p/y.h", true), said(sh, "m.c:1:10: y.h: No such file\n"), ended(sh, 1)}, nil},
+		{"searched, for a directory that cannot be written to", []func(b *blame){refused(sh, 0, "/hidden"), tried(sh, "/p/x.h", true), said(sh, "x.h: No such file\n"), ended(sh, 1)}, nil},
+		{"searched, above", []func(b *blame){missing(sh, "/hidden"), tried(sh, "/p/x", false), said(sh, "../x.h, /x.h: No such file\n"), ended(sh, 1)}, nil},
+		{"searched, something else said", []func(b *blame){missing(sh, "/hidden"), tried(sh, "/p/x", false), said(sh, "x.h:1: syntax error\n"), ended(sh, 1)}, nil},
 	} {
-		var b blame
+		b := blame{holds: func(dir, name string) bool {
+			return path.Join(dir, name) == "/hidden/x.h" || name == "../x.h" || name == "/x.h"
+		}}
 		for _, do := range tt.did {
 			do(&b)
 		}

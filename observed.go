@@ -6,8 +6,10 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -44,6 +46,7 @@ func (x *Execution) observe(cmd *nsexec.Cmd, deny nsexec.Filter) error {
 	}
 	box := x.box
 	o := &observed{box: &box, loopback: !x.request.Network && (x.net == nil || x.net.mode == BrokerEnforcer), open: x.request.Network, net: x.net}
+	o.blame.holds = holds
 	if o.net != nil {
 		tell := o.refusedName
 		o.net.observe.Store(&tell)
@@ -53,6 +56,8 @@ func (x *Execution) observe(cmd *nsexec.Cmd, deny nsexec.Filter) error {
 	o.by = &attempts.Observer{Deny: deny, Tell: o.tell, After: o}
 	if x.runner.config.OwnIDs {
 		o.by.Root = idmap.Own
+	} else {
+		o.by.Unprivileged = os.Geteuid() == 0
 	}
 	if err := o.by.Attach(sandbox.Of(cmd)); err != nil {
 		return &Error{Op: "observe", Err: err}
@@ -60,6 +65,11 @@ func (x *Execution) observe(cmd *nsexec.Cmd, deny nsexec.Filter) error {
 	cmd.Seccomp = []nsexec.Filter{} // the observer has it
 	x.observed = o
 	return nil
+}
+
+// holds reports whether a directory has a file of this name, or a module.
+func holds(dir, name string) bool {
+	return slices.ContainsFunc([]string{"", ".py", ".js"}, func(end string) bool { return unix.Access(filepath.Join(dir, name)+end, unix.F_OK) == nil })
 }
 
 // endObserved waits until all observations have arrived.
@@ -96,6 +106,8 @@ func (o *observed) tell(a attempts.Attempt, by func() attempts.Process) bool {
 		ok = true
 		r = Refusal{Kind: kind, Op: string(kind), Target: "process " + strconv.Itoa(a.Number), Rule: processRule, Count: 1,
 			Why: "the sandbox has its own process ids, and commands reach no process outside"}
+	} else if a.Privileges {
+		r, ok, m.call = refusedOwner(a.Path), true, true
 	} else if kind == RefusedSyscall {
 		r = refusedSyscall(a.Path)
 		ok = a.Anyone || os.Geteuid() == 0
@@ -106,6 +118,7 @@ func (o *observed) tell(a attempts.Attempt, by func() attempts.Process) bool {
 		if r, ok = refusedPath(o.box, a.Path, a.Err, kind); !ok && kind == RefusedWrite {
 			r, ok = refusedWrite(o.box, a.Path, a.Err, a.Name)
 		}
+		m.vague = kind == RefusedRead && strings.HasPrefix(a.Path, r.Target+"/")
 		ok = ok && (r.Kind == kind || r.Kind != RefusedUnix) // who only looks at a socket does not connect to it
 	}
 	if ok {

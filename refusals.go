@@ -202,11 +202,16 @@ func (t *refusalTable) owners(lower []byte) {
 	}
 	for _, word := range ownerWords {
 		if bytes.Contains(lower, word) {
-			t.add(Refusal{Kind: RefusedSyscall, Op: string(RefusedSyscall), Target: "chown", Rule: "privileges", Count: 1,
-				Why: "root has no privileges in the sandbox, not even for owners and other users", Flag: "--own-ids"})
+			t.add(refusedOwner("chown"))
 			return
 		}
 	}
+}
+
+// refusedOwner is a system call that gives a file away, or makes root's command another user.
+func refusedOwner(name string) Refusal {
+	return Refusal{Kind: RefusedSyscall, Op: string(RefusedSyscall), Target: name, Rule: "privileges", Count: 1,
+		Why: "root has no privileges in the sandbox, not even for owners and other users", Flag: "--own-ids"}
 }
 
 // forNamespaces are the calls that Config.UserNamespaces allows.
@@ -322,6 +327,9 @@ func refusedPath(box *plan.Sandbox, name string, err error, kind RefusalKind) (r
 	}
 	real, on := host.Look(name)
 	p := box.Why(real, on)
+	if errors.Is(err, unix.EACCES) && !on.Exists && p.At != real && hides(p.Cause) {
+		return refusedPath(box, p.At, err, kind) // what is hidden is the directory
+	}
 	possible := false
 	switch {
 	case errors.Is(err, unix.EROFS):
@@ -329,14 +337,14 @@ func refusedPath(box *plan.Sandbox, name string, err error, kind RefusalKind) (r
 	case on.Socket:
 		kind, possible = RefusedUnix, true
 	case errors.Is(err, unix.ENOENT):
-		possible = on.Exists && !p.Read && (p.Path != p.At || p.Absent)
+		possible = on.Exists && !p.Read
 	case errors.Is(err, unix.EACCES) && (p.Cause == plan.PrivilegeCause || p.Cause == plan.NobodyCause):
 		possible = true
 		if p.Read {
 			kind = RefusedWrite
 		}
 	case errors.Is(err, unix.EACCES):
-		possible = on.Exists && (p.Cause == plan.SecretCause || p.Cause == plan.BlockedCause || p.Cause == plan.OwnCause)
+		possible = on.Exists && hides(p.Cause)
 	}
 	if !possible {
 		return r, false
@@ -349,4 +357,9 @@ func refusedPath(box *plan.Sandbox, name string, err error, kind RefusalKind) (r
 		}
 	}
 	return r, false
+}
+
+// hides reports whether it is because of this that something is hidden.
+func hides(c plan.Cause) bool {
+	return c == plan.SecretCause || c == plan.BlockedCause || c == plan.OwnCause
 }

@@ -199,6 +199,9 @@ func configure(o *mcpargs.Options) (c nsrun.Config, err error) {
 	if err := settings(o, &c); err != nil {
 		return c, err
 	}
+	if o.NetBy != "" && !byRules(o, &c) {
+		return c, errors.New("--net-by needs --allow-net or --publish")
+	}
 	for _, p := range o.Paths {
 		mode := map[string]nsrun.Mode{"rw": nsrun.Direct, "ro": nsrun.ReadOnly, "protect": nsrun.Protected, "block": nsrun.Blocked}[p.Kind]
 		c.Rules = append(c.Rules, nsrun.Rule{Mode: mode, Pattern: pathrule.Anchor(wd, p.Pattern)})

@@ -64,11 +64,15 @@ func settings(o *mcpargs.Options, c *nsrun.Config) error {
 	o.Devices, c.Caches, c.HomeSize = p.Devices(), p.Caches(), p.HomeSize()
 	c.Retention = p.Retention().Sessions
 	c.Grace, c.Limits = p.Grace(), nsrun.Limits(p.Limits())
-	networks := slices.ContainsFunc(c.Presets, func(p nsrun.Preset) bool { return len(p.Rules()) > 0 })
-	if by := p.NetBy(); by != "" && (networks || len(o.Net)+len(o.Publish) > 0) {
+	if by := p.NetBy(); by != "" && byRules(o, c) {
 		o.NetBy = by
 	}
 	return nil
+}
+
+// byRules reports whether there are network rules.
+func byRules(o *mcpargs.Options, c *nsrun.Config) bool {
+	return len(o.Net)+len(o.Publish) > 0 || slices.ContainsFunc(c.Presets, func(p nsrun.Preset) bool { return len(p.Rules()) > 0 })
 }
 
 // kept are options with which a registry keeps its copies and log as long as files say. What is wrong in them was told.

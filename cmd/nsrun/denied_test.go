@@ -21,7 +21,7 @@ import (
 func refusing(t *testing.T) (bin, dir string) {
 	bin, dir = installed(t), testenv.Dir(t)
 	testenv.Tree(t, dir, "p/", "p/a: text", "p/x.c: int main(void){return 0;}", "p/bad.c: nothing", "p/Makefile: all:\n\tfalse\nnew:\n\ttouch $(TO)/new\n",
-		"home/.ssh/", "home/.ssh/id: s", "host/hidden/", "host/hidden/f: s", "host/hidden/Makefile: all:\n", "host/hidden/m.js: 1", "host/hidden/x.c: int main(void){return 0;}",
+		"home/.ssh/", "home/.ssh/id: s", "host/hidden/", "host/hidden/f: s", "host/hidden/Makefile: all:\n", "host/hidden/m.js: 1", "host/hidden/m.py: 1", "host/hidden/x.c: int main(void){return 0;}",
 		"host/secret.env: A=1")
 	testenv.Tree(t, dir, "host/ro/", "host/ro/f: s", "host/ro/d/")
 	if err := os.WriteFile(filepath.Join(dir, "host/hidden/prog"), []byte("#!/bin/sh\n"), 0o755); err != nil {
@@ -109,7 +109,7 @@ func TestWhy(t *testing.T) {
 		py(`open("$D/hidden/f")`), py(`import os; os.listdir("$D/hidden")`), py(`exec(open("$D/secret.env").read())`), `perl -e 'open(F, "<", "$D/hidden/f") or exit 2'`,
 		`node -e 'require("$D/hidden/m.js")'`, "git hash-object ~/.ssh/id", "gcc -c $D/hidden/x.c", "make -f $D/hidden/Makefile", "rsync ~/.ssh/id new", "tar cf new ~/.ssh",
 		"diff a $D/hidden/f 2>&- >&- && false || [ -e $D/hidden/f ]", "[ -r $D/secret.env ] || exit 3", "cd $D/hidden 2>&-", ". $D/secret.env",
-		py(`import os; os.statvfs("$D/hidden/f")`), watching,
+		py(`import os; os.statvfs("$D/hidden/f")`), watching, "gcc -c -I $D/hidden x.c", "touch $D/hidden/new", "PYTHONPATH=$D/hidden python3 -c \"import m\"",
 		// Programs and sockets.
 		"touch $D/ro/new >&- 2>&- || { rm -f b; echo sorry >&2; exit 7; }", "(touch $D/ro/new) || exit 2", "cat $D/hidden/f | grep s", "sh -c \"sh -c 'cat $D/hidden/f'\"",
 		py(`import os, sys; os.access("$D/ro", os.W_OK) or sys.exit("not writable")`), py(`import subprocess; subprocess.run(["touch", "$D/ro/new"], check=True)`),
@@ -146,6 +146,26 @@ func TestWhy(t *testing.T) {
 				t.Errorf("with %s: status %d, %+v", flag, status, denied)
 			}
 		})
+	}
+}
+
+// TestWhyOwners: root's command that gives a file away, or becomes another user, is told of --own-ids.
+func TestWhyOwners(t *testing.T) {
+	testenv.NeedRoot(t)
+	testenv.Leaks(t, reap)
+	bin, dir := refusing(t)
+	for _, tt := range []struct {
+		command string
+		told    bool
+	}{
+		{"chown 1234 a", true}, {"chown :1234 a", true}, {"chown 0:0 a", false}, {"setpriv --reuid 1234 true", true}, {"setpriv --clear-groups true", true}, {"chown 1234 none", false},
+		{"python3 -c 'import os; os.fchown(os.open(\"a\", 0), 1234, -1)'", true}, {"python3 -c 'import os; os.lchown(\"a\", 1234, 1)'", true}, {"chown 1234 a 2>&-; cat none", false},
+		{"python3 -c 'import os; os.setresgid(-1, 0, -1); os.setuid(0); os._exit(3)'", false}, {"chown 1234 a 2>&- || exit 4", true},
+	} {
+		_, denied, said := why(t, bin, dir, tt.command)
+		if got := strings.Count(said, "\n") == 1 && strings.HasSuffix(said, "(try: --own-ids)\n"); got != tt.told || !tt.told && said != "" {
+			t.Errorf("%s: %q, %+v", tt.command, said, denied)
+		}
 	}
 }
 
@@ -191,7 +211,8 @@ func TestWhyNot(t *testing.T) {
 		py("try: open(\"$D/ro/new\", \"w\")\nexcept OSError: open(\"new\", \"w\")\nraise SystemExit(3)"), py("import sys\nsys.path.insert(0, \"$D/ro/d\")\nimport m\nraise SystemExit(4)"),
 		py("import subprocess\nsubprocess.run([\"touch\", \"$D/ro/new\"])\nraise ValueError(1)"), "perl -e 'open(F, \">\", \"$D/ro/new\"); open(F, \"<\", \"none\") or die'",
 		"node -e 'require(\"fs\").existsSync(\"$D/hidden/f\"); require(\"none\")'", "node -e 'try { require(\"fs\").writeFileSync(\"$D/ro/new\", \"x\") } catch {}; throw new Error(\"own\")'",
-		"PATH=$D/hidden:$PATH no-such-program", "make -s TO=$D/ro -k new all; cat none", "TMPDIR=$D/ro gcc bad.c", "tar cf b.tar $D 2>&-; tar xf none", "unshare -Ur true 2>&-; cat none",
+		"PATH=$D/hidden:$PATH no-such-program", "touch $D/ro/new & sleep 0.2; exit 3", "(touch $D/ro/new; true) & sleep 0.2; cat none", "PYTHONPATH=$D/hidden python3 -c 'import no_such'",
+		"NODE_PATH=$D/hidden node -e 'require(\"nosuch\")'", "make -s TO=$D/ro -k new all; cat none", "TMPDIR=$D/ro gcc bad.c", "tar cf b.tar $D 2>&-; tar xf none", "unshare -Ur true 2>&-; cat none",
 	} {
 		if !quickly(i) {
 			continue

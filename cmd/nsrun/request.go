@@ -41,7 +41,7 @@ func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 	if err := r.configure(projects); err != nil {
 		return c, q, err
 	}
-	if err := o.checkLimits(); err != nil {
+	if err := o.checkAll(); err != nil {
 		return c, q, err
 	}
 	c = nsrunlib.Config{

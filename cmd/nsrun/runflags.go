@@ -209,8 +209,6 @@ func parseRun(v *usage.Verb, args []string, o *runOptions, more func(*flag.FlagS
 		return usage.Errorf(verb, "--net %s takes no rules: use it without --allow-net, --learn-net and --publish", o.net)
 	case o.net != "host" && slices.Contains(o.allowUnix, nsrunlib.AbstractSockets):
 		return usage.Errorf(verb, "--allow-unix @ needs --net host")
-	case o.enforcer != nsrunlib.AutoEnforcer && !o.byRules():
-		return usage.Errorf(verb, "--net-by needs --allow-net, --learn-net or --publish")
 	case o.timeout < 0:
 		return usage.Errorf(verb, "--timeout is negative")
 	case o.grace < 0:
@@ -231,10 +229,13 @@ func parseRun(v *usage.Verb, args []string, o *runOptions, more func(*flag.FlagS
 // isGiven reports whether a flag is given.
 func (o *runOptions) isGiven(name string) bool { return slices.Contains(o.given, name) }
 
-// checkLimits finds mistakes in the limits of flags and files.
-func (o *runOptions) checkLimits() error {
-	if o.timeout == 0 && o.isGiven("grace") {
+// checkAll finds mistakes in flags that need other settings, which may be those of files, and in limits.
+func (o *runOptions) checkAll() error {
+	switch {
+	case o.timeout == 0 && o.isGiven("grace"):
 		return usage.Errorf("run", "--grace needs --timeout")
+	case o.enforcer != nsrunlib.AutoEnforcer && !o.byRules():
+		return usage.Errorf("run", "--net-by needs --allow-net, --learn-net or --publish")
 	}
 	if o.limits != (nsrunlib.Limits{}) {
 		if err := o.limits.Check(); err != nil {

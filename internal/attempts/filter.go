@@ -17,8 +17,9 @@ import (
 func told(e syscall.Errno) bool { return e == syscall.EPERM || e == syscall.EAFNOSUPPORT }
 
 // observing returns the filter. It reports calls with a path or an address, the end of processes, what they write to
-// standard error, and refusals by deny, if told says so. For all other calls it answers as deny does.
-func observing(deny []unix.SockFilter) (f seccomp.Filter) {
+// standard error, and refusals by deny, if told says so; with owners also ownerCalls. For all other calls it answers as
+// deny does.
+func observing(deny []unix.SockFilter, owners bool) (f seccomp.Filter) {
 	f.Nr()
 	seen := uint32(0)
 	for _, c := range slices.Concat(newCalls, oldCalls) {
@@ -40,6 +41,11 @@ func observing(deny []unix.SockFilter) (f seccomp.Filter) {
 	}
 	for _, nr := range signalCalls {
 		f.When(seccomp.Equal, uint32(nr), f.Notify)
+	}
+	if owners {
+		for i := range ownerCalls {
+			f.When(seccomp.Equal, uint32(ownerCalls[i].nr), f.Notify)
+		}
 	}
 	f.When(seccomp.Equal, unix.SYS_LANDLOCK_RESTRICT_SELF, f.Notify) // package renames must know of it
 	f.When(seccomp.Equal, unix.SYS_EXIT_GROUP, f.Notify)

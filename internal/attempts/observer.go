@@ -39,8 +39,10 @@ type Attempt struct {
 	Err  syscall.Errno
 	From string // with EXDEV: the directory of the old name; Path is that of the new name
 	Name bool   // the name itself is removed or replaced, not the file that it leads to
-	// Anyone says that the Syscall needs no privileges outside a sandbox.
-	Anyone   bool
+	// Anyone says that the Syscall needs no privileges outside a sandbox, and Privileges that it needs those of root, which
+	// the processes do not have.
+	Anyone, Privileges bool
+
 	To       netip.AddrPort // for Inet
 	Datagram bool           // for Inet: the socket is not a TCP socket
 	Serves   bool           // for Inet: To is an address of its own, at which it serves
@@ -56,6 +58,8 @@ type Process struct {
 	Kin       []int  // its ancestors that execute the same program, the nearest first
 	Above     []int  // all its ancestors, the nearest first, without PID 1
 	Threads   int    // how many threads it has
+	// Background says that a shell does not wait for it: unlike its parent it ignores SIGINT and SIGQUIT.
+	Background bool
 }
 
 // A Follower is told what processes do after something was refused. The numbers of processes are those on the host.
@@ -77,7 +81,11 @@ type Observer struct {
 	After Follower // called by nobody else
 	// Root reports whether the processes have root's rights to files of a user or group. To all other files they are
 	// nobody. Nil: they have the caller's rights.
-	Root   func(id uint32) bool
+	Root func(id uint32) bool
+	// Unprivileged says that the processes are those of user root without privileges. Then calls fail that give files away
+	// or make the caller another user.
+	Unprivileged bool
+
 	first  int                // the first process that executed a program: the command
 	root   sys.FD             // the sandbox's root; None before the first call
 	stop   sys.FD             // readable when serve has to end
@@ -99,7 +107,7 @@ func (o *Observer) Attach(c *sandbox.Options) error {
 	}
 	o.stop, o.root, o.forks = sys.FD(stop), sys.None, forks()
 	o.quick = newQuick(o)
-	filter := observing(o.Deny)
+	filter := observing(o.Deny, o.Unprivileged)
 	o.next = c.Observer
 	c.Observer = &sandbox.Observer{Filter: filter, Look: o.look, Handle: o.handle, Next: o.following}
 	c.Supervisor = &sandbox.Supervisor{
@@ -202,6 +210,9 @@ func (o *Observer) look(n *notify.Notification) {
 	}
 	if slices.Contains(signalCalls[:], n.NR) {
 		o.signal(n)
+		return
+	}
+	if o.Unprivileged && o.owner(n) {
 		return
 	}
 	list := calls(int(n.NR))

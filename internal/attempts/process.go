@@ -8,6 +8,8 @@ import (
 	"path"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/notify"
 )
@@ -38,6 +40,7 @@ func process(thread uint32) (p Process) {
 		status := file(p.Host, "status")
 		p.PID, p.Parent, p.Program = field(status, "NSpid:"), field(status, "PPid:"), programOf(p.Host)
 		p.In, p.Out, p.Threads = stream(p.Host, "0"), stream(p.Host, "1"), field(status, "Threads:")
+		p.Background = ignores(status) && !ignores(file(p.Parent, "status"))
 		const mostKin, mostAbove = 4, 16
 		for q := p.Parent; q > 1 && len(p.Above) < mostAbove; {
 			status := file(q, "status")
@@ -52,6 +55,15 @@ func process(thread uint32) (p Process) {
 		}
 	}
 	return p
+}
+
+// ignores reports whether a process ignores the signals of a terminal's keys, by its status file.
+func ignores(status []byte) bool {
+	const keys = 1<<(unix.SIGINT-1) | 1<<(unix.SIGQUIT-1)
+	_, rest, _ := bytes.Cut(status, []byte("SigIgn:"))
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	mask, _ := strconv.ParseUint(string(bytes.TrimSpace(line)), 16, 64)
+	return mask&keys == keys
 }
 
 // stream returns /proc's name of an open file.

@@ -96,6 +96,8 @@ func (o *Observer) outcome(n *notify.Notification, name string, d deed, mode uin
 	default:
 		if a.Err = o.access(fd, d, mode); a.Err != 0 {
 			a.Path = link(fd)
+		} else if o.Unprivileged && d == changes {
+			o.chown(n, fd, &a)
 		}
 	}
 	return a

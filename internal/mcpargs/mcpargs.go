@@ -194,8 +194,6 @@ func Parse(args []string) (*Options, error) {
 	switch {
 	case fs.NArg() > 0:
 		return nil, errors.New("takes no arguments: the agent's program sends the commands")
-	case o.NetBy != "" && len(o.Net)+len(o.Publish) == 0:
-		return nil, errors.New("--net-by needs --allow-net or --publish")
 	case o.Timeout < 0:
 		return nil, errors.New("--timeout is negative")
 	case o.AskTimeout <= 0:
