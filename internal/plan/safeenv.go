@@ -167,7 +167,7 @@ func secretLogin(value string) bool {
 }
 
 // secretKeys are the ends of names of settings in values: parameters of URLs, fields of connection
-// strings, options of programs.
+// strings and of JSON, options of programs.
 var secretKeys = [...]string{"password", "passwd", "pwd", "secret", "token", "api_key", "apikey", "accesskey", "accountkey", "signature"}
 
 func secretSetting(value string) bool {
@@ -181,10 +181,8 @@ func secretSetting(value string) bool {
 		if rest == "" || rest[0] == '&' || rest[0] == ';' || rest[0] == ' ' {
 			continue
 		}
-		for _, key := range secretKeys {
-			if n := len(name) - len(key); n >= 0 && strings.EqualFold(name[n:], key) {
-				return true
-			}
+		if secretKey(name) {
+			return true
 		}
 	}
 	for rest := value; ; {
@@ -196,8 +194,22 @@ func secretSetting(value string) bool {
 		if n := i - len(key); n >= 0 && strings.EqualFold(rest[n:i], key) {
 			return true
 		}
+		name := strings.TrimRight(rest[:i], " ")
 		rest = rest[i+1:]
+		// A string in JSON that is not empty.
+		text, isText := strings.CutPrefix(strings.TrimLeft(rest, " "), `"`)
+		if name, ok := strings.CutSuffix(name, `"`); ok && isText && !strings.HasPrefix(text, `"`) && secretKey(name) {
+			return true
+		}
 	}
+}
+
+// secretKey reports whether what a value has in front of a setting's value ends with one of secretKeys.
+func secretKey(name string) bool {
+	return slices.ContainsFunc(secretKeys[:], func(key string) bool {
+		n := len(name) - len(key)
+		return n >= 0 && strings.EqualFold(name[n:], key)
+	})
 }
 
 // secretLooks are what tokens of services begin with.
