@@ -70,7 +70,7 @@ func (q Question) String() string {
 		return text
 	}
 	start := []rune(strings.Join(strings.Fields(q.Command), " "))
-	return text + fmt.Sprintf(" That was one command of %d characters, which would have %s; it begins with: %s",
+	return text + fmt.Sprintf(" This one command has %d characters and would get %s; it begins with: %s",
 		utf8.RuneCountInString(q.Command), kind, string(start[:min(len(start), longQuestion/4)]))
 }
 

@@ -17,19 +17,19 @@ func (c *Config) check() error {
 	text := ""
 	switch {
 	case c.After > Hold:
-		text = "there is no such After"
+		text = "unknown After"
 	case c.Preset >= presetCount || slices.ContainsFunc(c.Presets, func(p Preset) bool { return p >= presetCount }):
-		text = "there is no such preset"
+		text = "unknown preset"
 	case c.has(StrictPreset) && c.has(WorkspaceRootPreset):
 		text = "the presets strict and workspace-root exclude each other"
 	case c.Engine > overlay.EngineCopy:
-		text = "there is no such Engine"
+		text = "unknown Engine"
 	case c.Timeout < 0 || c.Grace < 0 || c.Retention < 0:
 		text = errNegative
 	case c.Backend > LandlockBackend:
-		text = "there is no such Backend"
+		text = "unknown Backend"
 	case c.Enforcer > BrokerEnforcer:
-		text = "there is no such Enforcer"
+		text = "unknown Enforcer"
 	case slices.Contains(c.Publish, 0):
 		text = "port 0 cannot be published"
 	}

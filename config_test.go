@@ -21,8 +21,8 @@ func TestMistakes(t *testing.T) {
 		config     Config
 		request    Request
 	}{
-		{"after", "configure: there is no such After", Config{After: Hold + 1}, Request{}},
-		{"preset", "configure: there is no such preset", Config{Preset: 255}, Request{}},
+		{"after", "configure: unknown After", Config{After: Hold + 1}, Request{}},
+		{"preset", "configure: unknown preset", Config{Preset: 255}, Request{}},
 		{"time limit of all", "configure: the time limit is negative", Config{Timeout: -1}, Request{}},
 		{"recorder", "configure: a Registry without a project.Registry", Config{Recorder: Registry{}}, Request{}},
 		{"permissions", "configure: a Registry without a project.Registry", Config{Permissions: Registry{}}, Request{}},
@@ -31,7 +31,7 @@ func TestMistakes(t *testing.T) {
 		{"nil pointer for permissions", "configure: a Registry without a project.Registry", Config{Permissions: (*Registry)(nil)}, Request{}},
 		{"embedded", "configure: a Registry without a project.Registry", Config{Recorder: struct{ Registry }{}}, Request{}},
 		{"embedded nil pointer", "configure: a Registry without a project.Registry", Config{Recorder: struct{ *Registry }{}}, Request{}},
-		{"engine", "configure: there is no such Engine", Config{Engine: overlay.EngineCopy + 1}, Request{}},
+		{"engine", "configure: unknown Engine", Config{Engine: overlay.EngineCopy + 1}, Request{}},
 		{"state directory", "use as state directory state: path is not absolute", Config{StateDir: "state"}, Request{}},
 		{"time limit", "run: the time limit is negative", Config{}, Request{Timeout: -time.Second}},
 		{"zero byte", "run: a command cannot contain zero bytes", Config{}, Request{Command: "a\x00b"}},

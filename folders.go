@@ -24,7 +24,7 @@ func (c *Config) folders(suspect func(dir string) bool) (f plan.Folders, err err
 		case Blocked:
 			f.Blocked = append(f.Blocked, real)
 		default:
-			return &Error{plan.OpUse, given, errors.New("there is no such mode")}
+			return &Error{plan.OpUse, given, errors.New("unknown mode")}
 		}
 		return nil
 	}

@@ -29,7 +29,7 @@ func refusedWrite(box *plan.Sandbox, name string, err error, ofName bool) (r Ref
 	}
 	switch {
 	case errors.Is(err, unix.EBUSY) && p.At == real:
-		r.Rule, r.Why = mountRule, escape.Quote(real)+" is mounted by itself, and can neither be replaced nor removed"
+		r.Rule, r.Why = mountRule, escape.Quote(real)+" is a mount of its own, and can be neither replaced nor removed"
 	case errors.Is(err, unix.ENOENT) && p.At != real && p.At != at && (p.Cause == plan.PrivateCause || p.Cause == plan.StrictCause) && (on.Exists || !ofName):
 	default:
 		return r, false

@@ -48,7 +48,7 @@ func (s *socketSearch) begin(all, explain bool) {
 func (s *socketSearch) near() []string { return append(<-s.first, s.known...) }
 
 // errMoreHidden says that the command has to be prepared again.
-var errMoreHidden = errors.New("there is more to be blocked, or to be read-only")
+var errMoreHidden = errors.New("more paths must be hidden or read-only")
 
 // gate returns a function that the command must wait for before it is executed, while its sandbox is set up; nil:
 // nothing. roots are those of its session. An error says that there are already more sockets. With once, the sandbox

@@ -22,7 +22,7 @@ import (
 func (c *Config) checkSandbox() string {
 	switch {
 	case c.Sandbox > SandboxDisabled:
-		return "there is no such sandbox mode"
+		return "unknown sandbox mode"
 	case c.Sandbox == SandboxDisabled && c.needsSandbox():
 		return "to continue a session, or to have a workspace as the root, needs a sandbox"
 	}

@@ -93,7 +93,7 @@ function __nsrun_verbs
 	printf '%s\n' \
 		'run	run a command in a sandbox over the project' \
 		'policy	show what a command would see, write to and reach' \
-		'why	say what a command could do with a path, a socket or a host, and why not more' \
+		'why	explain what a command could do with a path, a socket or a host' \
 		'learn	find the smallest configuration with which a command succeeds' \
 		'config	check, show or create configuration files, or print their schema' \
 		'trust	trust a project\'s .nsrun.toml as it is now' \

@@ -136,7 +136,7 @@ type MissingError struct{ Feature Feature }
 func (e *MissingError) Error() string {
 	f := &e.Feature
 	if f.Status == Unknown {
-		s := "it could not be told whether this machine has " + string(f.Name)
+		s := "nsrun could not find out whether this machine has " + string(f.Name)
 		if f.Why != "" {
 			s += ": " + f.Why
 		}

@@ -139,7 +139,7 @@ func TestErr(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	unknown := Feature{Name: Kcmp, Why: "too many open files", cause: unix.EMFILE}.Err()
-	if unknown.Error() != "it could not be told whether this machine has kcmp: too many open files" ||
+	if unknown.Error() != "nsrun could not find out whether this machine has kcmp: too many open files" ||
 		errors.Is(unknown, errors.ErrUnsupported) || !errors.Is(unknown, unix.EMFILE) {
 		t.Errorf("%v", unknown)
 	}

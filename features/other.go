@@ -4,5 +4,5 @@ package features
 
 // Probe says that this is not Linux.
 func Probe() []Feature {
-	return []Feature{{Name: "linux", For: "all sandboxes", Required: true, Status: No, Why: "this is another system"}}
+	return []Feature{{Name: "linux", For: "all sandboxes", Required: true, Status: No, Why: "this system is not Linux"}}
 }

@@ -35,7 +35,7 @@ var (
 	errManyNames    = errors.New("too many names in a directory to mirror it")
 	ErrHide         = errors.New("paths that an overlay hides or adds must be relative, without . and ..")
 	ErrLongLayers   = errors.New("the paths of an overlay's layers are too long together")
-	ErrNoSymlinkTxt = errors.New("a symbolic link needs a text")
+	ErrNoSymlinkTxt = errors.New("a symbolic link needs a target")
 	ErrRootNoMount  = errors.New("the caller's root directory is not a mount, so mount(2) cannot keep its flags")
 )
 

@@ -54,7 +54,7 @@ func TestValidate(t *testing.T) {
 		{"file", mounts.File("/f", nil), nil, ""},
 		{"file at root", mounts.File("/", nil), mounts.ErrRootTarget, ""},
 		{"symlink", mounts.Symlink("../x", "/l"), nil, ""},
-		{"symlink without text", mounts.Symlink("", "/l"), mounts.ErrNoSymlinkTxt, "symlink /l: a symbolic link needs a text"},
+		{"symlink without text", mounts.Symlink("", "/l"), mounts.ErrNoSymlinkTxt, "symlink /l: a symbolic link needs a target"},
 		{"symlink NUL", mounts.Symlink("a\x00", "/l"), mounts.ErrNUL, ""},
 		{"symlink at root", mounts.Symlink("a", "/"), mounts.ErrRootTarget, ""},
 		{"remount", mounts.Remount("/r"), nil, ""},

@@ -21,7 +21,7 @@ import (
 // enters a second domain inside the first, with the rules about files; so it cannot send signals to the process above
 // it, nor look into it.
 
-var errConfinement = errors.New("without namespaces, Share is All, there are no Mounts, Layers and Background, and the command is not PID 1")
+var errConfinement = errors.New("a command without namespaces needs Share All, and neither Mounts, Layers, Background nor AsPID1")
 
 const (
 	landlockPathBeneath = 1 // LANDLOCK_RULE_PATH_BENEATH

@@ -132,7 +132,7 @@ func explain(e *Error) string {
 	case e.Op == StepClone && (errno == syscall.EPERM || errno == syscall.EACCES):
 		why = "the kernel or its configuration does not let this user make namespaces"
 	case e.Op == StepClone && (errno == syscall.ENOSPC || errno == syscall.EUSERS):
-		why = "the limit of namespaces is reached (user.max_*_namespaces)"
+		why = "the limit on namespaces is reached (user.max_*_namespaces)"
 	case e.Op == StepLandlock && e.Path == AbstractSockets:
 		why = features.Describe(features.LandlockScopes).Takes()
 	case e.Op == StepLandlock && e.Path == "":
@@ -144,15 +144,15 @@ func explain(e *Error) string {
 	case e.Op == StepOverlay && errno == syscall.ELOOP:
 		why = "layers may not overlap"
 	case e.Part == PartNotDir:
-		why = "something that is not a directory stands there"
+		why = "something that is not a directory is there"
 	case e.Part == PartNotFile:
-		why = "a directory stands there"
+		why = "a directory is there"
 	case e.Part == PartChanged:
 		why = "another file is there now"
 	case e.Part == PartMade && e.Text != "":
-		why = "a link to something else stands there"
+		why = "a link to something else is there"
 	case errno == syscall.ELOOP:
-		why = "a symbolic link stands there"
+		why = "a symbolic link is there"
 	case e.Op == StepRemount && errno == syscall.EINVAL:
 		why = "not a mount point"
 	case e.Op == StepUIDMap || e.Op == StepGIDMap:
@@ -161,12 +161,12 @@ func explain(e *Error) string {
 		case self != strconv.Itoa(os.Getpid()):
 			why = "/proc is not mounted, or is that of another PID namespace: mount -t proc proc /proc"
 		case errno == syscall.EPERM && os.Geteuid() == 0:
-			why = "root without CAP_SETUID, CAP_SETGID and CAP_SETFCAP has no ids to give away: keep these, or run it as an ordinary user"
+			why = "root without CAP_SETUID, CAP_SETGID and CAP_SETFCAP cannot map ids: keep these capabilities, or run it as an ordinary user"
 		case errno == syscall.EPERM || errno == syscall.EINVAL:
 			why = "this mapping of ids is not allowed"
 		}
 	case errno == syscall.ENOSPC && (e.Op == StepBind || e.Op == StepTmpfs):
-		why = "limit of mounts, or of space"
+		why = "limit on mounts or space"
 	}
 	if why == "" {
 		return text

@@ -224,7 +224,7 @@ func TestErrorText(t *testing.T) {
 		"clone user namespaces: operation not permitted (the kernel or its configuration does not let this user make namespaces)": {
 			Op: "clone", Path: "user namespaces", Err: syscall.EPERM},
 		"remount /x: invalid argument (not a mount point)": {Op: "remount", Path: "/x", Err: syscall.EINVAL},
-		"tmpfs /x: too many levels of symbolic links (a symbolic link stands there)": {
+		"tmpfs /x: too many levels of symbolic links (a symbolic link is there)": {
 			Op: "tmpfs", Path: "/x", Err: syscall.ELOOP},
 	} {
 		if e.Error() != want {

@@ -86,7 +86,7 @@ var (
 	ErrOverlap = errors.New("both changed the same lines")
 
 	// ErrNoBase says that two versions cannot be merged, because their common base was not kept, see Preserve.
-	ErrNoBase = errors.New("the version that both changed was not kept")
+	ErrNoBase = errors.New("the common base version was not kept")
 
 	// ErrNotText says that two versions cannot be merged, because one is not text, or is too large.
 	ErrNotText = errors.New("one side is not text, or is too large")

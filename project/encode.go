@@ -161,7 +161,7 @@ func check(record any) error {
 		ok = rec.Action.check() == nil && (rec.Decision == Allow || rec.Decision == Deny)
 	}
 	if !ok {
-		return damaged("a record holds what was never written")
+		return damaged("a record has an invalid field")
 	}
 	return nil
 }
@@ -306,7 +306,7 @@ func decodeLine(line []byte) (*op, error) {
 			_, _, name = parseBackup(string(f.Backup.Name))
 		}
 		if f.ID == 0 && (!filepath.IsAbs(string(f.Path)) || !clean(string(f.Path))) || !name || f.Backup != nil && !isDate(f.Date) {
-			return nil, damaged("a line of the journal holds what was never written")
+			return nil, damaged("a line of the journal has an invalid field")
 		}
 	}
 	return o, nil

@@ -73,7 +73,7 @@ func (r *Registry) Get(project string, a Action, target string) (p Permission, e
 			}
 			// What the key says counts, if the record says the same.
 			if string(rec.Project) != scope || rec.Action != a || string(rec.Target) != target {
-				return damaged("a permission is in another's place")
+				return damaged("a permission has the key of another one")
 			}
 			p = rec.permission()
 			return nil

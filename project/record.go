@@ -202,7 +202,7 @@ func (w *recorder) register() error {
 // open opens the project's version, if it is a regular file.
 func (w *recorder) open(c Change) (*os.File, unix.Stat_t, error) {
 	if w.original == nil {
-		return nil, unix.Stat_t{}, errors.New("nobody opens the original")
+		return nil, unix.Stat_t{}, errors.New("BUG: there is no function that opens the original")
 	}
 	f, err := w.original(c)
 	if err != nil {

@@ -43,7 +43,7 @@ func serve() error {
 	_ = f.Close()
 	control, ok := c.(*net.UnixConn)
 	if !ok {
-		return errors.New("descriptor 3 is no socket of nsrun's")
+		return errors.New("descriptor 3 is not a socket of nsrun")
 	}
 	rule, l, err := receive(control)
 	if err != nil {
@@ -83,7 +83,7 @@ func receive(control *net.UnixConn) (rule credential.Rule, l net.Listener, err e
 	}
 	list, err := unix.ParseSocketControlMessage(rights[:oobn])
 	if err != nil || len(list) != 1 {
-		return rule, nil, errors.New("there is no listener")
+		return rule, nil, errors.New("nsrun passed no listener")
 	}
 	fds, err := unix.ParseUnixRights(&list[0])
 	if err != nil {

@@ -80,7 +80,7 @@ func serve(args []string) int {
 		return fail(err)
 	}
 	if _, err := unix.IoctlGetTermios(0, unix.TCGETS); err == nil {
-		say("serving the Model Context Protocol on standard input, which an agent's program does better than a terminal (try: nsrun help mcp)")
+		say("serving the Model Context Protocol on standard input; usually an agent's program starts nsrun mcp, not a terminal (try: nsrun help mcp)")
 	}
 	life, cancel := context.WithCancelCause(context.Background())
 	end := func() { cancel(nil) }
@@ -179,7 +179,7 @@ func configure(o *mcpargs.Options) (c nsrun.Config, err error) {
 			return c, &nsrun.Error{Op: "use as project", Path: dir, Err: err}
 		case strings.HasPrefix(state, strings.TrimSuffix(real, "/")+"/"):
 			// That is where some programs start their servers: / or the home directory.
-			return c, fmt.Errorf("the project would be %s, and sessions in it (try: --project DIR)", real)
+			return c, fmt.Errorf("the project would be %s, which contains nsrun's state directory (try: --project DIR)", real)
 		case i == 0:
 			c.Project = real
 		default:

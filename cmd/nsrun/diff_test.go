@@ -146,7 +146,7 @@ func TestPatchAppliesRandom(t *testing.T) {
 		want, got := gitView(t, w.path("p")), gitView(t, w.path("copy"))
 		for _, line := range strings.Split(lacks, "\n") {
 			// Many are counted, not named.
-			if strings.HasSuffix(line, "objects below what was a link that git cannot follow") {
+			if strings.HasSuffix(line, "objects below a former link that git cannot follow") {
 				var most, n int
 				if _, err := fmt.Sscanf(line, "nsrun: not in the patch: %d", &most); err != nil {
 					t.Fatalf("%q: %v", line, err)
@@ -245,22 +245,22 @@ func TestPatchLacks(t *testing.T) {
 	tests := []struct{ name, before, run, lacks, view string }{
 		{"nothing", `echo 1 > a`, `echo 2 > a`, "", `a: file false "2\n"`},
 		{"pipe to file", `mkfifo x; echo 1 > a`, `rm x; echo 2 > a; echo x > x`,
-			"named pipe that is to be deleted: x\nobject in the place of what git cannot delete: x\n", `a: file false "2\n"`},
+			"named pipe that is to be deleted: x\nobject that replaces something that git cannot delete: x\n", `a: file false "2\n"`},
 		{"pipe to directory", `mkfifo x; echo 1 > a`, `rm x; echo 2 > a; mkdir -p x/y; echo x > x/y/z`,
-			"named pipe that is to be deleted: x\nobject in the place of what git cannot delete: x/\n2 objects below what git cannot put there: x/y/, x/y/z\n", `a: file false "2\n"`},
+			"named pipe that is to be deleted: x\nobject that replaces something that git cannot delete: x/\n2 objects below something that git cannot create: x/y/, x/y/z\n", `a: file false "2\n"`},
 		{"file to pipe", `echo x > x; echo 1 > a`, `rm x; mkfifo x`, "named pipe: x\n", `a: file false "1\n"`},
 		{"pipe deleted", `mkfifo x; mkfifo y; echo 1 > a`, `rm x y; echo 2 > a`, "2 named pipes that are to be deleted: x, y\n", `a: file false "2\n"`},
 		{"directory with a pipe to file", `mkdir x; mkfifo x/p; echo 1 > x/f; echo 1 > a`, `rm -r x; echo 2 > a; echo x > x`,
-			"named pipe that is to be deleted: x/p\nobject in the place of what git cannot delete: x\n", `a: file false "2\n"`},
+			"named pipe that is to be deleted: x/p\nobject that replaces something that git cannot delete: x\n", `a: file false "2\n"`},
 		{"directory with an empty one to file", `mkdir -p x/e; echo 1 > x/f; echo 1 > a`, `rm -r x; echo 2 > a; echo x > x`,
-			"empty directory that is to be deleted: x/e/\nobject in the place of what git cannot delete: x\n", `a: file false "2\n"`},
+			"empty directory that is to be deleted: x/e/\nobject that replaces something that git cannot delete: x\n", `a: file false "2\n"`},
 		{"empty directory to file", `mkdir x; echo 1 > a`, `rmdir x; echo x > x`, "", `a: file false "1\n"; x: file false "x\n"`},
 		{"empty directory to link", `mkdir x; echo 1 > a`, `rmdir x; ln -s a x`, "", `a: file false "1\n"; x: link "a"`},
 		{"directory to file", `mkdir -p x/y; echo 1 > x/y/z`, `rm -r x; echo x > x`, "", `x: file false "x\n"`},
 		{"directory to link", `mkdir -p x/y; echo 1 > x/y/z`, `rm -r x; ln -s . x`, "", `x: link "."`},
 		{"link to directory", `ln -s . x`, `rm x; mkdir x; echo 1 > x/y`, "", `x/y: file false "1\n"`},
 		{"link in a circle to directory", `ln -s x x; echo 1 > a`, `rm x; mkdir x; echo 1 > x/y; echo 2 > a`,
-			"object below what was a link that git cannot follow: x/y\nempty directory: x/\n", `a: file false "2\n"`},
+			"object below a former link that git cannot follow: x/y\nempty directory: x/\n", `a: file false "2\n"`},
 		{"empty directory deleted", `mkdir -p x/y; echo 1 > x/f`, `rm -r x`, "empty directory that is to be deleted: x/y/\n", ``},
 		{"directory left empty", `mkdir x; echo 1 > x/f`, `rm x/f`, "empty directory, which git deletes: x/\n", ``},
 		{"directory left with a pipe", `mkdir x; echo 1 > x/f`, `rm x/f; mkfifo x/p`, "named pipe: x/p\nempty directory, which git deletes: x/\n", ``},

@@ -45,7 +45,7 @@ func (r *runner) notify() {
 func (r *runner) notStarted(x *nsrunlib.Execution, err error) int {
 	if errors.Is(err, context.DeadlineExceeded) {
 		if res, _ := x.Wait(); res.Session != "" {
-			console.Say("it had just begun: what it wrote is kept in session %s", res.Session)
+			console.Say("it had just begun, and what it wrote is kept in session %s", res.Session)
 		}
 		return r.timeOut()
 	}

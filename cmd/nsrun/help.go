@@ -28,7 +28,7 @@ func cmdHelp(args []string) int {
 		for _, v := range verbs {
 			fmt.Fprintf(&b, "  %-10s %s\n", v.Name, v.Short)
 		}
-		b.WriteString("\nnsrun help VERB says more, and nsrun help presets. nsrun --help lists the options that bwrap has too.\n")
+		b.WriteString("\nnsrun help VERB explains a verb, nsrun help presets lists the presets, and nsrun --help lists bubblewrap's options.\n")
 		return console.PrintText(b.String())
 	}
 	if args[0] == "presets" {

@@ -58,7 +58,7 @@ func cmdLearn(args []string) int {
 	}
 	for _, name := range notLearned {
 		if err == nil && o.isGiven(name) {
-			err = usage.Errorf("learn", "no %s with it", "--"+name)
+			err = usage.Errorf("learn", "takes no %s", "--"+name)
 		}
 	}
 	dir := sys.None
@@ -138,7 +138,7 @@ func (r *runner) learn(dir sys.FD, out string) int {
 	}
 	if !r.o.quiet {
 		if len(l.Needs) == 0 {
-			console.Say("the command needs no more than it has already")
+			console.Say("the command needs no further permissions")
 		} else {
 			console.Say("found %s in %s", console.Plural(len(l.Needs), "need"), console.Plural(l.Runs, "run"))
 		}
@@ -152,7 +152,7 @@ func (r *runner) learn(dir sys.FD, out string) int {
 		return console.Fail(fmt.Errorf("learn: %w", err))
 	}
 	if out != "" && filepath.Base(out) == configfile.ProjectName && !r.o.quiet {
-		console.Say("commands can write to it: it only makes things stricter until you trust it (try: nsrun trust %s)", escape.Quote(out))
+		console.Say("commands can write to it, so it can only make the policy stricter until you trust it (try: nsrun trust %s)", escape.Quote(out))
 	}
 	return 0
 }
@@ -165,7 +165,7 @@ func (r *runner) tellLearned(known int) func(res nsrunlib.Result, opened []nsrun
 			return
 		}
 		for ; said < len(opened); said++ {
-			console.Say("opened: %s (%s)", opened[said].Flag(), opened[said].Comment())
+			console.Say("allowed: %s (%s)", opened[said].Flag(), opened[said].Comment())
 		}
 		text := fmt.Sprintf("run %d: exit status %d", n, res.ExitCode)
 		if !res.Started {
@@ -187,12 +187,12 @@ func (*runner) failLearned(l nsrunlib.Lesson, e *nsrunlib.LearnError) int {
 			console.Say("and %d more", len(e.Closed)-i)
 			break
 		}
-		console.Say("not opened: %s", d)
+		console.Say("not allowed: %s", d)
 	}
 	if len(e.Closed) == 0 {
 		return console.Fail(e)
 	}
-	return console.Fail(errors.New("the command fails, and some of what it was refused was not allowed"))
+	return console.Fail(errors.New("the command still fails, and some permissions that it asked for were not given"))
 }
 
 // placeOfNew opens the directory of a file that does not exist yet. No command can have created a link on its path.

@@ -75,15 +75,15 @@ func TestLearnRefuses(t *testing.T) {
 		want         string
 		settings     string // in [sandbox]
 	}{
-		"secret":   {words: words, want: "not opened: read of " + l.dir + "/home/.ssh/id: ~/.ssh"},
+		"secret":   {words: words, want: "not allowed: read of " + l.dir + "/home/.ssh/id: ~/.ssh"},
 		"disabled": {words: l.words("touch $D/new"), want: "needs a sandbox", settings: "enabled = false\n"},
 		"strict":   {flags: l.words("--preset strict"), words: l.words("cat $H/.ssh/id"), want: "(try: --ro " + l.dir + "/home/.ssh/id)"},
-		"network":  {words: l.words("curl -s http://127.0.0.1:$PORT/"), want: "the command fails"},
-		"blocked":  {flags: l.words("--ro $D --block $D/in"), words: l.words("cat $D/in/f"), want: "not opened: read of " + l.dir + "/host/in/f: " + l.dir + "/host/in is blocked"},
+		"network":  {words: l.words("curl -s http://127.0.0.1:$PORT/"), want: "the command still fails"},
+		"blocked":  {flags: l.words("--ro $D --block $D/in"), words: l.words("cat $D/in/f"), want: "not allowed: read of " + l.dir + "/host/in/f: " + l.dir + "/host/in is blocked"},
 		"own":      {words: l.words("false"), want: "the sandbox is not the reason"},
 		"time":     {flags: l.words("--timeout 100ms"), words: l.words("sleep 100"), want: "deadline"},
 		"pattern":  {flags: l.words("--ro $D/*"), words: l.words("true"), want: "patterns"},
-		"flag":     {flags: l.words("--commit"), words: l.words("true"), want: "no --commit with it"},
+		"flag":     {flags: l.words("--commit"), words: l.words("true"), want: "takes no --commit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l.settings = c.settings

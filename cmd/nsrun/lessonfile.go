@@ -44,7 +44,7 @@ func (f *lessonFile) text() ([]byte, error) {
 	}
 	before := []string{"Learned by nsrun: the least that this command needs.", "", "    " + escape.Command(f.command)}
 	if len(f.lesson.Needs) == 0 {
-		before[0] = "Learned by nsrun: this command needs no more than is allowed already."
+		before[0] = "Learned by nsrun: this command needs no further permissions."
 	}
 	var behind []string
 	for _, r := range f.lesson.Without {

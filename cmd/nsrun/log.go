@@ -286,9 +286,9 @@ func executionID(reg *project.Registry, word, path string) (string, error) {
 	}
 	switch {
 	case path != "":
-		return "", errors.New("nothing changed it yet")
+		return "", errors.New("no command has changed it")
 	case word == "last":
-		return "", errors.New("nothing was run yet")
+		return "", errors.New("no command has run yet")
 	}
 	return "", advice.Unknown("nsrun log", "no such execution: %s", escape.Quote(word))
 }

@@ -22,9 +22,9 @@ const mostDenied = 10
 func (r *runner) tellNetwork(res nsrunlib.Result) {
 	if r.o.learnNet {
 		if len(r.network.Rules) == 0 {
-			text := "no rules are needed: nothing was reached"
+			text := "no rules are needed: the command reached nothing"
 			if r.network.Mode == nsrunlib.BrokerEnforcer.String() {
-				text += " (this host's servers at 127.0.0.1 are not, but for rules such as --allow-net tcp:127.0.0.1:PORT)"
+				text += " (servers of this host at 127.0.0.1 need rules such as --allow-net tcp:127.0.0.1:PORT)"
 			}
 			console.Say("%s", text)
 			return

@@ -161,7 +161,7 @@ func (p *policyReport) printNetwork(section func(title string, list []string, te
 		section("network", []string{network}, asItIs)
 		return
 	}
-	section("network, nothing but", p.Rules, escape.Quote)
+	section("network, only", p.Rules, escape.Quote)
 }
 
 // limits returns sentences about what limits the command.
@@ -239,7 +239,7 @@ func (p *policyReport) print(w io.Writer, most int) {
 	section("servers that this host can reach", ports, escape.Quote)
 	section("sockets of this host that it can connect to", p.Sockets, short)
 	section("devices of this host that it can use", p.Devices, short)
-	section("hosts whose credentials it can use, and not see", p.Credentials, escape.Quote)
+	section("hosts whose credentials it can use but not read", p.Credentials, escape.Quote)
 	section("variables that it does not have", p.Removed, escape.Quote)
 	section("variables that are set", p.Set, escape.Quote)
 	section("limits", p.limits(), asItIs)

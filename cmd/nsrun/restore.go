@@ -146,7 +146,7 @@ func cmdRestore(args []string) int {
 		}
 		text := fmt.Sprintf("restored %s as it was %s", escape.Quote(done.Path), versionTime(v))
 		if done.Saved != "" {
-			text += ": what was there, nsrun restore --from " + shortExecution(done.Execution) + " " + escape.Quote(done.Path) + " puts back"
+			text += ": nsrun restore --from " + shortExecution(done.Execution) + " " + escape.Quote(done.Path) + " brings the former version back"
 		}
 		console.Say("%s", text)
 	}

@@ -90,7 +90,7 @@ env = ["PROFILE=yes"]
 		{name: "locked for profiles", user: "[profile.x]\nmatch = ['touch']\ntimeout = '2h'", words: "run -- touch ran", status: 125, says: "timeout is locked"},
 		{name: "locked for projects", proj: "[sandbox]\nmode = 'preferred'", words: "run -- touch ran", status: 125, says: ".nsrun.toml:2:1: mode is locked"},
 		{name: "locked, and left as it is", user: "[sandbox]\nclear_env = false", words: "run --discard -- printenv MANAGED", says: "yes"},
-		{name: "only there", make: write(""), user: "locked = ['limits.timeout']", words: "run -- touch ran", status: 125, says: "locked has a meaning in the file of the system only"},
+		{name: "only there", make: write(""), user: "locked = ['limits.timeout']", words: "run -- touch ran", status: 125, says: "locked is valid only in the system's file"},
 		{name: "cannot be written", words: "run --discard -- sh -c echo${IFS}x>>" + file, status: 2, says: "cannot create"},
 		{name: "cannot be made writable", words: "run --discard --rw /etc/nsrun -- touch ran", status: 125, says: "/etc/nsrun"},
 		{name: "a mistake", make: write("[sandbox]\nblock = []\n"), words: "run -- touch ran", status: 125, says: file + ":2:1: there is no key block"},

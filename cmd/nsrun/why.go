@@ -21,7 +21,7 @@ import (
 
 var whyVerb = usage.Verb{
 	Name: "why", Args: "[flags] WHAT…",
-	Short: "say what a command could do with a path, a socket or a host, and why not more",
+	Short: "explain what a command could do with a path, a socket or a host",
 	Long: `Takes the flags of nsrun run. Runs nothing, and looks up no name. Prints for each WHAT
 whether a command could read it, write to it or connect to it, what refuses that, and
 which flag would allow it. WHAT is a path if it exists here, contains a slash (./NAME), or
@@ -40,7 +40,7 @@ func cmdWhy(args []string) int {
 		return whyVerb.Fail(err)
 	}
 	if o.shellSet {
-		return whyVerb.Fail(usage.Errorf("why", "-c: nothing is run"))
+		return whyVerb.Fail(usage.Errorf("why", "takes no -c: it runs nothing"))
 	}
 	subjects := append(args[:n:n], o.command...)
 	if len(subjects) == 0 {

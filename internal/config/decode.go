@@ -63,7 +63,7 @@ func Decode(file string, source Source, data []byte, f *Facts) (*Layer, []*Error
 			table, known = d.header(n)
 		case unstable.ArrayTable:
 			words, pos := d.key(n.Key())
-			d.errorf(pos, "", "[[%s]] is an array of tables, and there is none", strings.Join(words, "."))
+			d.errorf(pos, "", "[[%s]] is an array of tables, which no key takes", strings.Join(words, "."))
 			known = false
 		case unstable.KeyValue:
 			if known {
@@ -135,7 +135,7 @@ func (d *decoder) header(n *unstable.Node) (words []string, known bool) {
 	words, pos := d.key(n.Key())
 	name := strings.Join(words, "\x00")
 	if d.tables[name] {
-		d.errorf(pos, "", "table [%s] is there twice", strings.Join(words, "."))
+		d.errorf(pos, "", "table [%s] is defined twice", strings.Join(words, "."))
 		return words, false
 	}
 	d.tables[name] = true
@@ -168,7 +168,7 @@ const profileTable = "profile"
 
 func (d *decoder) openProfile(name string, pos Pos) bool {
 	if name == "" {
-		d.errorf(pos, "", "a profile has a name")
+		d.errorf(pos, "", "a profile needs a name: [profile.NAME]")
 		return false
 	}
 	if d.profile[name] == nil {
@@ -186,7 +186,7 @@ func (d *decoder) setting(table []string, n *unstable.Node) {
 	for i := len(table) + 1; i < len(path); i++ {
 		name := strings.Join(path[:i], "\x00")
 		if d.tables[name] && !d.dotted[name] {
-			d.errorf(pos, "", "table [%s] is there twice", strings.Join(path[:i], "."))
+			d.errorf(pos, "", "table [%s] is defined twice", strings.Join(path[:i], "."))
 			return
 		}
 		d.tables[name], d.dotted[name] = true, true
@@ -198,7 +198,7 @@ func (d *decoder) assign(path []string, pos Pos, v *unstable.Node) {
 	if v.Kind == unstable.InlineTable && (len(path) == 1 && path[0] != lockedKey || len(path) == 2 && path[0] == profileTable) {
 		name := strings.Join(path, "\x00")
 		if d.tables[name] {
-			d.errorf(pos, "", "table [%s] is there twice", strings.Join(path, "."))
+			d.errorf(pos, "", "table [%s] is defined twice", strings.Join(path, "."))
 			return
 		}
 		d.tables[name] = true
@@ -232,7 +232,7 @@ func (d *decoder) assign(path []string, pos Pos, v *unstable.Node) {
 			return
 		}
 		if Keys[i].General && d.layer.Source == Project {
-			d.errorf(pos, "", "%s is for the files of the user and of the system", Keys[i].Full())
+			d.errorf(pos, "", "%s is valid only in the files of the user and the system", Keys[i].Full())
 			return
 		}
 		d.value(&d.layer.Values, i, pos, v)
@@ -242,7 +242,7 @@ func (d *decoder) assign(path []string, pos Pos, v *unstable.Node) {
 // loose is about a key in no table.
 func (d *decoder) loose(name string, pos Pos) {
 	if i := keyNumber("", name); i >= 0 {
-		d.errorf(pos, "it belongs below ["+Keys[i].Table+"]", "%s is in no table", name)
+		d.errorf(pos, "it belongs below ["+Keys[i].Table+"]", "%s must be in a table", name)
 		return
 	}
 	if slices.Contains(tables[:], name) || name == profileTable {
@@ -298,13 +298,13 @@ func mean(word string, names []string) string {
 func (d *decoder) inProfile(p *Profile, name string, pos Pos, v *unstable.Node) {
 	if name == "match" {
 		if p.Match != nil {
-			d.errorf(pos, "", "match is there twice")
+			d.errorf(pos, "", "match is set twice")
 			return
 		}
 		for _, item := range d.strings(pos, "match", v) {
 			words := strings.Fields(item.Text)
 			if len(words) == 0 {
-				d.errorf(item.Pos, "", "match: there is no command")
+				d.errorf(item.Pos, "", "match: a command is missing")
 				continue
 			}
 			p.Match = append(p.Match, words)
@@ -317,7 +317,7 @@ func (d *decoder) inProfile(p *Profile, name string, pos Pos, v *unstable.Node) 
 		return
 	}
 	if Keys[i].General {
-		d.errorf(pos, "it belongs below ["+Keys[i].Table+"]", "%s is for no profile", name)
+		d.errorf(pos, "it belongs below ["+Keys[i].Table+"]", "%s cannot be in a profile", name)
 		return
 	}
 	d.value(&p.Values, i, pos, v)
@@ -333,12 +333,12 @@ const lockedKey = "locked"
 // locked takes the list of keys that other files and flags can only make stricter.
 func (d *decoder) locked(pos Pos, v *unstable.Node) {
 	if d.layer.Locked != nil {
-		d.errorf(pos, "", "locked is there twice")
+		d.errorf(pos, "", "locked is set twice")
 		return
 	}
 	d.layer.Locked = map[int]Pos{}
 	if d.layer.Source != System {
-		d.errorf(pos, "", "locked has a meaning in the file of the system only")
+		d.errorf(pos, "", "locked is valid only in the system's file")
 		return
 	}
 	for _, item := range d.strings(pos, lockedKey, v) {

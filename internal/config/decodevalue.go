@@ -35,18 +35,18 @@ func kindName(k unstable.Kind) string {
 }
 
 func (d *decoder) wrongType(pos Pos, name, want string, got unstable.Kind) {
-	d.errorf(pos, "", "%s must be %s, and is %s", name, want, kindName(got))
+	d.errorf(pos, "", "%s must be %s, not %s", name, want, kindName(got))
 }
 
 func (d *decoder) wrongItem(pos Pos, name, want string, got unstable.Kind) {
-	d.errorf(pos, "", "%s must be %s, and has %s in it", name, want, kindName(got))
+	d.errorf(pos, "", "%s must be %s, but contains %s", name, want, kindName(got))
 }
 
 // value takes the value of a key.
 func (d *decoder) value(values *[numKeys]*Value, i int, pos Pos, v *unstable.Node) {
 	k := &Keys[i]
 	if values[i] != nil {
-		d.errorf(pos, "", "%s is there twice", k.Name)
+		d.errorf(pos, "", "%s is set twice", k.Name)
 		return
 	}
 	value := &Value{Pos: pos, Items: []Item{}}

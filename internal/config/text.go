@@ -65,7 +65,7 @@ func Template() string {
 		}
 		b.WriteString("# " + strings.ToUpper(k.Doc[:1]) + k.Doc[1:] + ".\n# " + k.Name + " = " + value + "\n")
 	}
-	b.WriteString("\n# What stands in a profile holds for commands that begin with words of match.\n" +
+	b.WriteString("\n# A profile applies to commands that begin with the words of an entry in match.\n" +
 		"# [profile.build]\n# match = [\"make\", \"go build\"]\n# presets = [\"build\"]\n# timeout = \"30m\"\n")
 	return b.String()
 }
@@ -75,7 +75,7 @@ func Schema() []byte {
 	byTable := map[string]map[string]any{}
 	all := map[string]any{
 		"match": map[string]any{"type": "array", "minItems": 1, "items": map[string]any{"type": "string", "minLength": 1},
-			"description": "Words that commands begin with which the profile is for."},
+			"description": "The profile applies to commands that begin with the words of one of these entries."},
 	}
 	for _, k := range Keys {
 		if byTable[k.Table] == nil {

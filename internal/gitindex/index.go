@@ -73,7 +73,7 @@ func damaged(format string, args ...any) error {
 // Parse reads an index. Unknown parts are an error, and so is anything that git would not write.
 func Parse(data []byte) (*Index, error) {
 	if len(data) < 12 || string(data[:4]) != Magic {
-		return nil, damaged("it does not begin as an index")
+		return nil, damaged("it has no header of an index")
 	}
 	var first error
 	for _, size := range [...]int{githash.SHA1Size, githash.SHA256Size} {

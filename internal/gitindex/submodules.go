@@ -95,7 +95,7 @@ func submodules(w *walk, idSize int) (paths []string, shared string, err error) 
 		return nil, "", err
 	}
 	if string(head[:4]) != Magic {
-		return nil, "", damaged("it does not begin as an index")
+		return nil, "", damaged("it has no header of an index")
 	}
 	version, n := binary.BigEndian.Uint32(head[4:]), binary.BigEndian.Uint32(head[8:])
 	if version < 2 || version > 4 {

@@ -34,7 +34,7 @@ const (
 )
 
 var (
-	errNested = errors.New("too many repositories lie in one another")
+	errNested = errors.New("too many nested repositories")
 	errMany   = errors.New("it has too many submodules")
 )
 
@@ -517,7 +517,7 @@ func openRegular(name string, most int64) (f *os.File, size int64, err error) {
 	return regular(fd, most)
 }
 
-var errNotGits = errors.New("not a file of git's")
+var errNotGits = errors.New("git has no such file")
 
 // regular is a descriptor as a file, if that is a regular one of at most so many bytes. Else the descriptor is closed.
 func regular(fd int, most int64) (f *os.File, size int64, err error) {

@@ -153,7 +153,7 @@ func (l *Later) Notice() string {
 		list = append(list[:maxTold], fmt.Sprintf("%d more", more))
 	}
 	if left < 0 {
-		list = append(list, "and perhaps more: too much was written to look at all of it")
+		list = append(list, "and perhaps more: there were too many changes to check all of them")
 	}
 	return "written in place, and run later by itself: " + strings.Join(list, ", ")
 }

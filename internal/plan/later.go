@@ -39,9 +39,9 @@ func (e *LaterError) Error() string {
 
 func (e *LaterError) text() string {
 	if e.InPlace {
-		return "what replaces it in " + escape.Quote(e.Dir) + ", or comes up there later, would be seen: commands write there directly"
+		return "commands write directly to " + escape.Quote(e.Dir) + ", so they would see what replaces it or appears there later"
 	}
-	return "what comes up in " + escape.Quote(e.Dir) + " later with such a name would be seen"
+	return "commands would see a file of such a name that appears in " + escape.Quote(e.Dir) + " later"
 }
 
 // pathRules are all rules.

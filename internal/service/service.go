@@ -41,7 +41,7 @@ func Parse(text string) (s Service, ok bool, err error) {
 		}
 	case Docker, X11, Wayland:
 		if colon {
-			return Service{}, true, errors.New("nothing is to be chosen: no colon behind " + name)
+			return Service{}, true, errors.New("write " + name + " without a colon")
 		}
 		return Service{Name: name}, true, nil
 	default:

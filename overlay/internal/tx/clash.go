@@ -8,8 +8,8 @@ const (
 	WhyChanged = "was changed in the project since the session began"
 	WhyBelow   = "was changed in the project since the session began, in a directory that the session removed"
 	whyNow     = "is being changed in the project"
-	whyMade    = "was made in the project meanwhile"
-	WhyMadeToo = "was made in the project, too"
+	whyMade    = "was created in the project meanwhile"
+	WhyMadeToo = "was also created in the project"
 	WhyGone    = "was removed from the project since the session began"
 )
 

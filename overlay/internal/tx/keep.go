@@ -125,7 +125,7 @@ func (t *Tx) keepAside() error {
 
 // ErrAside is wrapped by the error of an undo, or of a commit that was taken back, that had
 // to keep somebody else's changes.
-var ErrAside = errors.New("what somebody else changed meanwhile is kept in the session's directory")
+var ErrAside = errors.New("changes that another program made meanwhile are kept in the session's directory")
 
 // Aside lists the directories in which a session keeps somebody else's changes.
 func Aside(dir *tree.Handle) ([]string, error) {

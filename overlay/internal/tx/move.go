@@ -355,7 +355,7 @@ func (t *Tx) leave(n Node, st *tree.Handle, obj string) error {
 	if got, found, err := st.LstatIf(obj); err != nil || !found || !n.Old.is(got) {
 		return err
 	}
-	t.left = append(t.left, &fs.PathError{Op: "put back", Path: t.abs(n), Err: errors.New("something else is there; what was there is kept in the session, as " + obj)})
+	t.left = append(t.left, &fs.PathError{Op: "put back", Path: t.abs(n), Err: errors.New("something else is there; the former object is kept in the session, as " + obj)})
 	return nil
 }
 
@@ -381,6 +381,6 @@ func (t *Tx) makeEmptied(d *tree.Handle, name string, n Node) error {
 	if now, err := d.Lstat(name); err != nil || now.IsDir() {
 		return err
 	}
-	t.left = append(t.left, &fs.PathError{Op: "put back", Path: t.abs(n), Err: errors.New("something else is there; what was in this directory is kept in the session")})
+	t.left = append(t.left, &fs.PathError{Op: "put back", Path: t.abs(n), Err: errors.New("something else is there; the contents of this directory are kept in the session")})
 	return nil
 }

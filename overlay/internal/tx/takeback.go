@@ -222,7 +222,7 @@ func (t *Tx) hasXattrs(n Node, want Access) (bool, error) {
 
 const (
 	whyThen     = "was changed in the project since the commit"
-	whyMadeThen = "was made in the project since the commit"
+	whyMadeThen = "was created in the project since the commit"
 	whyGoneThen = "was removed from the project since the commit"
 )
 

@@ -169,11 +169,11 @@ func GitMode(m fs.FileMode) uint32 {
 
 func (p *patcher) change(c overlay.Change) error {
 	if inAny(p.blocked, c.Path) {
-		p.lacks(c, "", "object below what git cannot put there", "objects below what git cannot put there")
+		p.lacks(c, "", "object below something that git cannot create", "objects below something that git cannot create")
 		return nil
 	}
 	if inAny(p.links, c.Path) && !p.gitFollows(c) {
-		p.lacks(c, "", "object below what was a link that git cannot follow", "objects below what was a link that git cannot follow")
+		p.lacks(c, "", "object below a former link that git cannot follow", "objects below a former link that git cannot follow")
 		return nil
 	}
 	old, new := sides(c)
@@ -194,7 +194,7 @@ func (p *patcher) change(c overlay.Change) error {
 		}
 		if !ok && c.Kind == overlay.TypeChanged {
 			p.blocked[c.Path] = true
-			p.lacks(c, "", "object in the place of what git cannot delete", "objects in the place of what git cannot delete")
+			p.lacks(c, "", "object that replaces something that git cannot delete", "objects that replace something that git cannot delete")
 			return nil
 		}
 	}

@@ -34,11 +34,11 @@ func (m *model) choice() (c choice, problem string) {
 				default:
 					for _, in := range m.rows[j+1 : m.rows[j].end] {
 						if !in.group && in.mark == markCommit {
-							return c, m.rows[j].name + " can be left out only with all that is in it, for " + r.name + " is committed"
+							return c, m.rows[j].name + " can be left out only with everything in it, because " + r.name + " is committed"
 						}
 					}
 					if !utf8.ValidString(m.rows[j].name) {
-						return c, m.rows[j].name + " cannot be left out, for " + r.name + " is committed"
+						return c, m.rows[j].name + " cannot be left out, because " + r.name + " is committed"
 					}
 					c.exclude = append(c.exclude, filepath.Join(m.rows[j].Root, literal(m.rows[j].Path)))
 					j = m.rows[j].end
@@ -48,7 +48,7 @@ func (m *model) choice() (c choice, problem string) {
 			c.drop = append(c.drop, path(i))
 			for _, in := range m.rows[i+1 : r.end] {
 				if !in.group && in.mark != markDrop {
-					return c, r.name + " can be dropped only with all that is in it"
+					return c, r.name + " can be dropped only with everything in it"
 				}
 			}
 			i = r.end

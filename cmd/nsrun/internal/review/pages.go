@@ -134,12 +134,12 @@ func (m *model) confirm() {
 
 // specialPage lists what is committed only if that was asked for.
 func (m *model) specialPage(list []overlay.Special) *page {
-	p := &page{title: "nothing was done: not all of it may be committed", keys: "u unmark these   q back"}
+	p := &page{title: "nothing was done: some marked changes may not be committed", keys: "u unmark these   q back"}
 	for _, s := range list {
 		p.add(screen.Red, "%s %s", m.pathText(s.Root, s.Path), s.Why)
 	}
 	p.add(0, "")
-	p.add(0, "nsrun review --allow-special commits them nevertheless")
+	p.add(0, "nsrun review --allow-special commits them")
 	p.press = func(m *model, k screen.Key) action {
 		if k != "u" {
 			return back(m, k)
