@@ -146,7 +146,6 @@ func (e *DeniedError) Error() string {
 	return text
 }
 
-// Unwrap returns e.Err.
 func (e *DeniedError) Unwrap() error { return e.Err }
 
 // A ServiceUse is one use of a service that a command made or tried to make.

@@ -253,7 +253,6 @@ var processAssaults = []assault{
 	{"compare", func(p *prey) error { return call(unix.SYS_KCMP, uintptr(os.Getpid()), uintptr(p.Victim), 2, 0, 0) }},
 }
 
-// connects connects a new socket.
 func connects(domain, kind int, to unix.Sockaddr) error {
 	fd, err := unix.Socket(domain, kind, 0)
 	if err != nil {

@@ -124,7 +124,6 @@ func (b *blame) refused(p attempts.Process, m met) {
 	}
 }
 
-// refusedNet records a refusal of the network.
 func (b *blame) refusedNet(p attempts.Process, f *followed, m met) {
 	f.quiet = false // it goes on after a child's end
 	f.meet(m)

@@ -31,7 +31,6 @@ const (
 
 func newClearings() clearings { return clearings{slots: make(chan struct{}, maxClearings)} }
 
-// retire discards s.
 func (c *clearings) retire(s *overlay.Session) error {
 	left, err := s.Retire()
 	if err != nil {

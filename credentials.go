@@ -41,7 +41,6 @@ type route struct {
 	serve func(net.Listener) error
 }
 
-// checkCredentials finds invalid ones.
 func (c *Config) checkCredentials() string {
 	if len(c.Credentials) == 0 {
 		return ""
@@ -70,7 +69,6 @@ func (c *Config) checkCredentials() string {
 	return ""
 }
 
-// openCredentials opens a gateway for each.
 func (x *Execution) openCredentials(suspect func(dir string) bool) error {
 	s, c := &x.services, &x.runner.config
 	port := uint16(credentialPorts)

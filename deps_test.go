@@ -213,7 +213,6 @@ var thirdPartyTests = map[string][]string{
 	"internal/attempts": {"golang.org/x/net/bpf"},
 }
 
-// onlyIn are packages that have one place.
 var onlyIn = map[string][]string{
 	"github.com/cilium/ebpf":                 {"netpolicy/cgroup/gen"},
 	"github.com/fsnotify/fsnotify":           {"fanotify"},

@@ -23,7 +23,6 @@ type Error struct {
 
 func (e *Error) Error() string { return (*plan.Error)(e).Error() }
 
-// Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Is makes errors.Is true for ErrProject and ErrDevice.
@@ -54,7 +53,6 @@ func (e *DirError) Error() string {
 	return "working directory " + why + ": " + escape.Printable(e.Path)
 }
 
-// Unwrap returns e.Err.
 func (e *DirError) Unwrap() error { return e.Err }
 
 // RuleError is a mistake in a rule. Nothing was run.
@@ -68,7 +66,6 @@ func (e *RuleError) Error() string {
 	return fmt.Sprintf("rule %s %s: %s", e.Rule.Mode, escape.Quote(e.Rule.Pattern), e.Err)
 }
 
-// Unwrap returns e.Err.
 func (e *RuleError) Unwrap() error { return e.Err }
 
 // MountError is a folder that the kernel does not accept as a layer of an overlay, because
@@ -85,7 +82,6 @@ type RecordError struct{ Err error }
 
 func (e *RecordError) Error() string { return "record: " + e.Err.Error() }
 
-// Unwrap returns e.Err.
 func (e *RecordError) Unwrap() error { return e.Err }
 
 // ErrorText is an error as a model reads it: one line that starts with "ERROR: ".

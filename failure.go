@@ -96,7 +96,6 @@ func availability(get func(features.Name) features.Feature) Availability {
 	return a
 }
 
-// nativeAvailability is availability of NativeBackend.
 func nativeAvailability(get func(features.Name) features.Feature) Availability {
 	for _, name := range [...]features.Name{
 		features.UserNamespaces, features.MountNamespaces, features.NetworkNamespaces, features.ProcessNamespaces, features.IPCNamespaces,

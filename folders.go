@@ -113,7 +113,6 @@ func (c *Config) protected(home string) (list []string) {
 	return list
 }
 
-// hostRules converts rules for package host.
 func hostRules(rules []Rule, inPlace bool) []host.Rule {
 	list := make([]host.Rule, len(rules))
 	for i, r := range rules {

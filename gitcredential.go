@@ -25,7 +25,6 @@ import (
 // fillTime is how long git's helpers may take. They may ask the user.
 const fillTime = 2 * time.Minute
 
-// gitCredential is the credential of one command.
 type gitCredential struct {
 	x         *Execution
 	rule      credential.Rule

@@ -23,7 +23,6 @@ import (
 // gpgTime is how long gpg may take to list keys.
 const gpgTime = 20 * time.Second
 
-// gpgKeys are the keys that a command can sign with.
 type gpgKeys struct {
 	grips  []string          // of the parts that can sign
 	names  map[string]string // of them, for people

@@ -53,7 +53,6 @@ type hostSocket struct {
 	risk        string // what it gives away beyond itself; empty: nothing
 }
 
-// openHostSocket shows one.
 func (x *Execution) openHostSocket(name string, run bool, suspect func(dir string) bool) error {
 	s := &x.services
 	found, err := findHostSocket(name)

@@ -38,7 +38,6 @@ func shown(t testing.TB, c nsrun.Config) nsrun.Config {
 	return c
 }
 
-// insideRequest is a request for one of insides.
 func insideRequest(t testing.TB, name string, args ...string) nsrun.Request {
 	return nsrun.Request{Args: append([]string{self(t)}, args...), Env: []string{insideEnv + "=" + name, "GORACE=atexit_sleep_ms=0"}}
 }

@@ -59,12 +59,10 @@ func (x *Execution) takesNamespaces() string {
 	return ""
 }
 
-// errNamespaces is the error for what needs namespaces.
 func errNamespaces(what string) error {
 	return &Error{Op: "run without namespaces", Err: errors.New("namespaces are needed for " + what + " (try: " + NamespacesRemedy + ")")}
 }
 
-// landlockFeatures are what LandlockBackend needs.
 var landlockFeatures = [...]features.Name{
 	features.LandlockScopes, features.SeccompFilters, features.SeccompNotification, features.Openat2, features.CloseRange, features.Statx,
 }

@@ -116,7 +116,6 @@ func removes(name string) error {
 	return unix.Unlink(name)
 }
 
-// newTerminal makes a terminal.
 func newTerminal() (first, number int, err error) {
 	if first, err = unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0); err != nil {
 		return -1, 0, err
@@ -166,7 +165,6 @@ type theirs struct {
 	Temp     string // in /tmp
 }
 
-// A nameAssault returns nil where it worked.
 type nameAssault struct {
 	name string
 	try  func(*theirs) error

@@ -63,7 +63,6 @@ func notLearned(c *Config, q *Request) string {
 	return ""
 }
 
-// learner is one Learn.
 type learner struct {
 	config   Config
 	request  Request

@@ -72,7 +72,6 @@ type LimitError struct {
 
 func (e *LimitError) Error() string { return e.Err.Error() }
 
-// Unwrap returns e.Err.
 func (e *LimitError) Unwrap() error { return e.Err }
 
 // ParseSize reads a number of bytes: digits, or a number with K, M, G, T or P (powers of 1024), which may be followed by iB.

@@ -18,7 +18,6 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// limitOf is what a Result says of a limit.
 func limitOf(t *testing.T, res nsrun.Result, name string) nsrun.Limit {
 	t.Helper()
 	i := slices.IndexFunc(res.Limits, func(l nsrun.Limit) bool { return l.Name == name })

@@ -64,7 +64,6 @@ func (n *network) fallBack() {
 	}
 }
 
-// noKernelRules are the missing features that KernelEnforcer needs.
 func noKernelRules() (missing []features.Name) {
 	for _, name := range [...]features.Name{features.Clone3, features.LandlockScopes, features.BPF, features.CgroupV2} {
 		if features.Get(name).Status == features.No {

@@ -214,7 +214,6 @@ func TestLearnNet(t *testing.T) {
 	})
 }
 
-// yes says yes.
 type yes struct{}
 
 func (yes) Approve(context.Context, nsrun.Question) (nsrun.Answer, error) { return nsrun.Allow, nil }

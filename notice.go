@@ -39,7 +39,6 @@ type Notice struct {
 // String returns n.Text.
 func (n Notice) String() string { return n.Text }
 
-// MarshalText returns n.Text.
 func (n Notice) MarshalText() ([]byte, error) { return []byte(n.Text), nil }
 
 // UnmarshalText sets n.Text, and nothing else.
@@ -48,7 +47,6 @@ func (n *Notice) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// noticeKinds are the kinds of package plan.
 var noticeKinds = [...]NoticeKind{
 	plan.NoNotice:         NoticeOther,
 	plan.NoticeGit:        NoticeGit,

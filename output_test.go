@@ -51,7 +51,6 @@ func TestCapture(t *testing.T) {
 	}
 }
 
-// failAfter fails after some bytes.
 type failAfter struct{ n int }
 
 func (f *failAfter) Write(p []byte) (int, error) {

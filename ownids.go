@@ -35,7 +35,6 @@ var (
 	errOwnIDsHost = errors.New("the kernel allows them only for the host's root with all capabilities: run nsrun as that user, or without own ids")
 )
 
-// ownIDs gives the command ids of its own.
 func (x *Execution) ownIDs(cmd *nsexec.Cmd) error {
 	x.endOwnIDs()
 	if !x.runner.config.OwnIDs {

@@ -149,7 +149,6 @@ func TestOwnIDsMounts(t *testing.T) {
 	}
 }
 
-// printed is what a script prints.
 func printed(t *testing.T, r *nsrun.Runner, script string) string {
 	t.Helper()
 	res, err := r.Run(t.Context(), nsrun.Request{Command: "exec 2>&1; " + script})

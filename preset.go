@@ -129,7 +129,6 @@ func (p Preset) Rules() (list []netpolicy.Rule) {
 // has reports whether a preset is among those of c.
 func (c *Config) has(p Preset) bool { return c.Preset == p || slices.Contains(c.Presets, p) }
 
-// withPresets adds the settings of presets.
 func (c Config) withPresets() Config {
 	if c.Preset == DefaultPreset && len(c.Presets) == 0 {
 		return c

@@ -5,7 +5,6 @@ import "github.com/nsrun/nsrun/internal/escape"
 // RefusalKind says what was refused.
 type RefusalKind string
 
-// The kinds.
 const (
 	RefusedRead    RefusalKind = "read"    // to read a file or directory
 	RefusedWrite   RefusalKind = "write"   // to write to, create, remove or rename one

@@ -55,7 +55,6 @@ func refusedAcross(box *plan.Sandbox, from, to string) (r Refusal, ok bool) {
 	return r, ok
 }
 
-// allowWith sets the flag that would allow it.
 func (r *Refusal) allowWith(with plan.Flag) {
 	if with.Name != "" && with.Path == "" {
 		r.Flag = with.Name

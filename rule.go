@@ -3,7 +3,6 @@ package nsrun
 // Mode says how a folder appears to commands.
 type Mode uint8
 
-// The modes.
 const (
 	Overlay   Mode = iota // writes are kept apart, in a session
 	Direct                // writes go to the folder itself, except to files that git executes or obeys

@@ -194,7 +194,6 @@ func (r *Runner) tidy() {
 	}
 }
 
-// committed tells the Recorder of a commit.
 func (r *Runner) committed(ctx context.Context, s *overlay.Session) error {
 	if r.config.Recorder == nil {
 		return nil

@@ -254,7 +254,6 @@ func (x *Execution) processState() *os.ProcessState {
 	return nil
 }
 
-// retire discards the session.
 func (x *Execution) retire() error {
 	err := x.runner.clearings.retire(x.session)
 	if err == nil {

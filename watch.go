@@ -17,7 +17,6 @@ type watch struct {
 	known   chan struct{} // closed when Result.Changes is complete; nil: nothing was to be watched
 }
 
-// end closes the watcher.
 func (w *watch) end() {
 	if w.watcher != nil {
 		w.watcher.Close()

@@ -20,7 +20,6 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// names are those in a directory.
 func names(t *testing.T, dir ...string) (list []string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(dir...))

@@ -41,7 +41,6 @@ type Error struct {
 
 func (e *Error) Error() string { return escape.Quote(e.Text) + ": " + e.Err.Error() }
 
-// Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Parse reads a Rule: HOST[:PORT]=env:NAME or HOST[:PORT]=file:PATH, and behind that, in any order, ",header=NAME",

@@ -16,7 +16,6 @@ type Error struct {
 
 func (e *Error) Error() string { return escape.Failure(e.Op, e.Path, e.Err.Error()) }
 
-// Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
 var (

@@ -140,7 +140,6 @@ func newMarks(roots []root, o Options) (_ *marks, err error) {
 	return m, nil
 }
 
-// rootKey is the key that events have for a root.
 func (m *marks) rootKey(r *root) ([]byte, error) {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(r.fd), &st); err != nil {
@@ -308,7 +307,6 @@ func (m *marks) settle(o *out) {
 	clear(m.doubt)
 }
 
-// lookAt looks at a path below a root.
 func (m *marks) lookAt(root, path string) (found, error) {
 	for i := range m.roots {
 		if m.roots[i].name != root {

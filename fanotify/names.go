@@ -34,7 +34,6 @@ func (n *nameSet) remove(name string) {
 	n.gone[strings.Clone(name)] = struct{}{}
 }
 
-// set returns them.
 func (n *nameSet) set() map[string]struct{} {
 	set := make(map[string]struct{})
 	for name := range strings.SplitSeq(n.list, "\x00") {

@@ -9,7 +9,6 @@ import (
 // An Engine is a way to get events from the kernel.
 type Engine uint8
 
-// The engines.
 const (
 	// Auto is Fanotify if that is available for all roots, else Inotify.
 	Auto Engine = iota
@@ -28,7 +27,6 @@ func (e Engine) String() string {
 	return "auto"
 }
 
-// MarshalText returns what String does.
 func (e Engine) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.

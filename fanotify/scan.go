@@ -50,7 +50,6 @@ type found struct {
 	ino                uint64
 }
 
-// look looks at a name in a directory.
 func look(dir int, name string) (f found, err error) {
 	var st unix.Statx_t
 	err = sys.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC,
@@ -177,7 +176,6 @@ func unseen(fd int) bool {
 	return err == nil && (st.Mask&unix.STATX_BTIME == 0 || st.Mtime != st.Btime)
 }
 
-// lookFD looks at what is open.
 func lookFD(fd int) (found, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

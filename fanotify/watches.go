@@ -224,7 +224,6 @@ func (w *watches) close() {
 	}
 }
 
-// add adds a watch for d.
 func (w *watches) add(d *watch) error {
 	if len(w.byFD)+len(w.dead) >= w.most {
 		return &limitError{unix.EMFILE, "too many directories: raise ulimit -n"}

@@ -54,7 +54,6 @@ func mkdir(b *prog.Builder, name string) {
 	b.Call(prog.SysMkdirat, prog.AtCwd, b.String(name), prog.Int(0o755))
 }
 
-// overlay adds an overlay on a tmpfs.
 func overlay(b *prog.Builder) {
 	tmpfs(b)
 	for _, dir := range [...]string{"/lower", "/upper", "/work", "/merged"} {

@@ -22,7 +22,6 @@ type Error struct {
 
 func (e *Error) Error() string { return escape.Failure(e.Op, e.Path, e.Err.Error()) }
 
-// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // The mistakes in a Plan, which an *Error wraps.

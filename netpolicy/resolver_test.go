@@ -710,7 +710,6 @@ func (w *watched) SetDeadline(at time.Time) error {
 	return w.Conn.SetDeadline(at)
 }
 
-// oneConn accepts one connection.
 type oneConn struct {
 	c    chan net.Conn
 	done chan struct{}

@@ -53,7 +53,6 @@ func (s Set) Prefixes() iter.Seq[PortPrefix] {
 	}
 }
 
-// rangesOf returns what a rule allows of its hosts.
 func rangesOf(r Rule) []portRange {
 	first, last := r.First, r.Last
 	if first == 0 && last == 0 {
@@ -71,7 +70,6 @@ func rangesOf(r Rule) []portRange {
 	return nil
 }
 
-// normal sorts and merges.
 func normal(ranges []portRange) []portRange {
 	slices.SortFunc(ranges, func(a, b portRange) int {
 		return cmp.Or(cmp.Compare(a.proto, b.proto), cmp.Compare(a.first, b.first))

@@ -47,7 +47,6 @@ func newCgroup(t *testing.T) *os.File {
 	return dir
 }
 
-// procs are the processes in a cgroup.
 func procs(t *testing.T, dir *os.File) string {
 	t.Helper()
 	b, err := os.ReadFile(dir.Name() + "/cgroup.procs")

@@ -98,7 +98,6 @@ func (e *KilledError) Unwrap() error { return errGone }
 
 func (e *Error) Error() string { return escape.Failure(string(e.Op), e.Path, explain(e)) }
 
-// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // notFound reports whether the program was looked for along PATH and is in none of the directories.

@@ -208,7 +208,6 @@ func stepClone(b *prog.Builder, flags uint64) {
 	}
 }
 
-// dropBounding removes capabilities from the bounding set.
 func dropBounding(b *prog.Builder, keep Capabilities) {
 	var last [maxCaps]prog.Label
 	for n := range maxCaps {

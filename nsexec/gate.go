@@ -65,7 +65,6 @@ func (c *Cmd) gateFile(status int) int {
 	return c.supervisorFile(status) - 1
 }
 
-// stepGate waits at the gate.
 func (c *Cmd) stepGate(b *prog.Builder, status int) {
 	fd := c.gateFile(status)
 	if fd < 0 {

@@ -306,7 +306,6 @@ func helpCalls([]string) int {
 	return 0
 }
 
-// helpLoopback talks to itself.
 func helpLoopback([]string) int {
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
 		l, err := net.Listen("tcp", address)

@@ -119,7 +119,6 @@ func wantError(t testing.TB, err error, op, path string, cause error) {
 	}
 }
 
-// write makes a file.
 func write(t testing.TB, perm os.FileMode, content string, name ...string) string {
 	t.Helper()
 	p := filepath.Join(name...)

@@ -60,7 +60,6 @@ func TestPing(t *testing.T) {
 	}
 }
 
-// helpPort listens on a port below 1024.
 func helpPort([]string) int {
 	l, err := net.Listen("tcp", "127.0.0.1:80")
 	if err == nil {

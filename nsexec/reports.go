@@ -29,7 +29,6 @@ func readRecord(f *os.File) (r prog.Record, err error) {
 	return r, err
 }
 
-// readText reads the text that follows a Record.
 func readText(f *os.File, n int) (string, error) {
 	b := make([]byte, min(n, unix.PathMax))
 	_, err := io.ReadFull(f, b)

@@ -179,7 +179,6 @@ func denyFilter(o shape) Filter {
 // mountCalls is how many of deniedCalls, from the first, are about namespaces and mounts.
 const mountCalls = 13
 
-// deniedCalls fail with EPERM.
 var deniedCalls = [...]uint32{
 	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT,
 	unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,

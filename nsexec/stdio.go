@@ -213,7 +213,6 @@ func closeAll(cs []io.Closer) {
 	}
 }
 
-// beginCopies starts the copying goroutines.
 func (c *Cmd) beginCopies() {
 	c.copyErrs = make(chan copied, len(c.copies))
 	for _, f := range c.copies {

@@ -113,7 +113,6 @@ func (c *Cmd) endSupervise(ours sys.FD) {
 	ours.Close()
 }
 
-// receiveFiles receives the descriptors of one message on the socket.
 func receiveFiles(sock sys.FD, flags int) (files []*os.File, err error) {
 	var b [1]byte
 	control := make([]byte, unix.CmsgSpace(4*maxSockets))

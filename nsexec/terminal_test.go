@@ -12,7 +12,6 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// atTerminal runs the embedding helper with a script at a terminal.
 func atTerminal(t *testing.T, how, script string) (*testenv.Terminal, *exec.Cmd) {
 	t.Helper()
 	term := testenv.NewTerminal(t)

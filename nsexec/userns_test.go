@@ -82,7 +82,6 @@ func secretAt(root string, s scene, name string) error {
 	return err
 }
 
-// someSecret reads any of them.
 func someSecret(root string, s scene) error {
 	var first error
 	for _, name := range [...]string{s.file, s.closed + "/inside", s.home + "/.secret"} {
@@ -99,7 +98,6 @@ func someSecret(root string, s scene) error {
 
 func openTree(path string, flags uint) (int, error) { return unix.OpenTree(unix.AT_FDCWD, path, flags) }
 
-// writeReadOnly writes where it is read-only.
 func writeReadOnly(dir string) error { return os.WriteFile(dir+"/written", []byte("x"), 0o600) }
 
 type usernsAttack struct {

@@ -54,7 +54,6 @@ func (s *Session) makeSub(name string) error {
 	return err
 }
 
-// makeCopy makes the copy of root i.
 func (s *Session) makeCopy(ctx context.Context, i int) error {
 	low, err := s.lower[i].Open(".", unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {

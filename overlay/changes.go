@@ -48,7 +48,6 @@ func (s *Session) Changes() iter.Seq2[Change, error] {
 // walk, or no such file.
 func (s *Session) Retimed() int { return int(s.retimed.Load()) }
 
-// nodes walks all roots.
 func (s *Session) nodes(o walkOptions) iter.Seq2[node, error] {
 	return func(yield func(node, error) bool) {
 		runs := newRunsFinder(s, o.again)

@@ -63,7 +63,6 @@ func (c *commit) close() {
 
 func (c *commit) abs(at store.Place) string { return filepath.Join(c.s.roots[at.Root].Path, at.Path) }
 
-// changes lists what is committed.
 func (c *commit) changes() (list []Change) { return changesOf(c.nodes) }
 
 func changesOf(nodes []node) (list []Change) {

@@ -243,7 +243,6 @@ func (d deed) command(t testing.TB) (*exec.Cmd, *bytes.Buffer) {
 	return c, &out
 }
 
-// strikeIt runs a deed with a plan.
 func (d deed) strikeIt(t testing.TB, p strike.Plan) (strike.Result, string) {
 	t.Helper()
 	c, out := d.command(t)
@@ -455,7 +454,6 @@ type tally struct {
 	findings              []finding
 }
 
-// point tries one point.
 func (tr *trial) point(t testing.TB, p strike.Plan, sum *tally) {
 	t.Helper()
 	st := tr.prepared(t)

@@ -384,7 +384,6 @@ func (sc *scene) stand(t testing.TB, dir, state string) *stand {
 	return st
 }
 
-// drop removes all of it.
 func (st *stand) drop(t testing.TB) {
 	t.Helper()
 	removeAll(t, st.dir)

@@ -31,7 +31,6 @@ func memory(t testing.TB) string {
 // some is what a partial commit, or a drop, is about.
 var some = []string{"1:new", "1:changed", "1:old", "1:becomes-file", "1:alone2", "2:attrs", "2:locked", "2:src", "2:secret"}
 
-// deeds are what is struck.
 var deeds = []struct {
 	name    string
 	prepare []deed

@@ -32,7 +32,6 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
 // The steps that ErrRoot, ErrNoSession and ErrStateDir are about.
@@ -227,7 +226,6 @@ func (e *CommitError) Error() string {
 	return e.Err.Error() + "; in the project already: " + store.ShortList(list)
 }
 
-// Unwrap returns e.Err.
 func (e *CommitError) Unwrap() error { return e.Err }
 
 // ErrNoCommit is what Undo wraps if there is nothing to take back.

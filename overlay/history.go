@@ -48,7 +48,6 @@ func (s *Session) Committed() ([]Change, error) {
 	return list, nil
 }
 
-// changesDone are the changes in a transaction.
 func changesDone(j *tx.Journal, roots []Root) (list []Change) {
 	for i, n := range j.Nodes {
 		if n.Kind == "" {

@@ -50,7 +50,6 @@ func (m model) String() string {
 	return b.String()
 }
 
-// newModel makes up the model of a seed.
 func newModel(seed uint64) model {
 	r := rand.New(rand.NewPCG(seed, 1))
 	m := model{seed: seed, engine: EngineOverlay, roots: 1, parts: 1, weak: r.IntN(2) == 0}
@@ -107,7 +106,6 @@ func wrong(stage string, lines []string) error {
 	return &modelError{stage, lines}
 }
 
-// run does all of it.
 func (m model) run(w *worker) (err error) {
 	base, err := os.MkdirTemp("", "model-")
 	if err != nil {

@@ -226,7 +226,6 @@ func (b *kept) keepDirs(at store.Place) error {
 	}
 }
 
-// sidesOf returns a function that opens both sides of a root once.
 func (b *kept) sidesOf(s *Session) func(root int) (up, low tree.Tree, err error) {
 	b.sides = make([]openSides, len(s.roots))
 	return func(root int) (up, low tree.Tree, err error) {

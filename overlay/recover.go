@@ -43,7 +43,6 @@ func Recover(dir string) iter.Seq2[Recovered, error] {
 	}
 }
 
-// recoverAll is Recover in an open state directory.
 func recoverAll(statePath string, state *tree.Handle, yield func(Recovered, error) bool) {
 	d, err := state.OpenDir(store.PendingName)
 	if err == unix.ENOENT {
@@ -101,7 +100,6 @@ func (s *Session) interrupted() bool {
 	return store.Pending(s.state, s.id)
 }
 
-// recoverOne recovers one session.
 func recoverOne(statePath string, state *tree.Handle, id string) (Recovered, error) {
 	r := Recovered{ID: id}
 	fail := func(err error) (Recovered, error) {

@@ -160,7 +160,6 @@ func (w *modelWorker) close(id string) error {
 	return s.Close()
 }
 
-// step does one step.
 func (w *modelWorker) step() (op string, err error) {
 	isKept := func(_ string, p *past) bool { return p.State == Kept }
 	changed := func(id string, p *past) bool { return p.State == Kept && len(w.changed(id)) > 0 }

@@ -252,7 +252,6 @@ func (w *modelWorker) undone(id string) {
 	p.State = Kept
 }
 
-// dropped notes a drop.
 func (w *modelWorker) dropped(id string, paths []string) {
 	p := w.Sessions[id]
 	if slices.Equal(paths, w.changed(id)) {
@@ -269,7 +268,6 @@ func (w *modelWorker) dropped(id string, paths []string) {
 	p.Done = append(p.Done, d)
 }
 
-// discarded notes a discard.
 func (w *modelWorker) discarded(id string) {
 	p := w.Sessions[id]
 	p.State, p.Done = Discarded, append(p.Done, doneDeed{Kind: DiscardDeed})
@@ -364,7 +362,6 @@ func (w *modelWorker) resolve() error {
 	return w.end()
 }
 
-// changedNow are the paths that a session has changed.
 func changedNow(s *Session) (map[string]bool, error) {
 	list := map[string]bool{}
 	if s.State() != Kept {

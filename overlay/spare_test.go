@@ -14,7 +14,6 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// entries are the names in a directory.
 func entries(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	list, err := os.ReadDir(dir)

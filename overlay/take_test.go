@@ -60,7 +60,6 @@ func wantMoved(t testing.TB, root string, wrote map[string]uint64, want bool) {
 	}
 }
 
-// marksBelow lists what below dir has a mark of overlayfs.
 func marksBelow(t testing.TB, dir string) (list []string) {
 	t.Helper()
 	for p := range inodes(t, dir) {

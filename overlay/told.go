@@ -37,7 +37,6 @@ func public(err error) error {
 	return err
 }
 
-// conflictError lists what prevents a transaction.
 func conflictError(e *tx.ClashError) *ConflictError {
 	list := make([]Conflict, len(e.Clashes))
 	for i, k := range e.Clashes {
@@ -60,19 +59,16 @@ func version(st tree.Stat) Version {
 	return v
 }
 
-// kindNamed is the kind with a name in a journal.
 func kindNamed(name string) (k Kind) {
 	_ = k.UnmarshalText([]byte(name)) // which was checked when it was read
 	return k
 }
 
-// stateOf is the State for a stored one.
 func stateOf(stored store.State) (s State) {
 	_ = s.UnmarshalText([]byte(stored)) // which was checked when it was read
 	return s
 }
 
-// engineOf is the Engine for a stored one.
 func engineOf(stored store.Engine) (e Engine) {
 	_ = e.UnmarshalText([]byte(stored)) // which was checked when it was read
 	return e

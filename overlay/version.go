@@ -118,7 +118,6 @@ func (s *Session) Below(c Change) iter.Seq2[Change, error] {
 	}
 }
 
-// side opens one side of the root that c is in.
 func (s *Session) side(c Change, side Side) (tree.Tree, error) {
 	for i, r := range s.roots {
 		if r.Path != c.Root {

@@ -82,7 +82,6 @@ func newWorker(layers []*os.File) (*worker, error) {
 	return w, nil
 }
 
-// close ends the worker.
 func (w *worker) close() error {
 	_ = w.in.Close()
 	if err := w.cmd.Wait(); err != nil {
@@ -91,7 +90,6 @@ func (w *worker) close() error {
 	return nil
 }
 
-// startWorker starts a worker that ends with the test.
 func startWorker(t testing.TB) *worker {
 	t.Helper()
 	w, err := newWorker(nil)

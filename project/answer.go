@@ -29,7 +29,6 @@ type Permission struct {
 	Time     time.Time // zero for Set: now
 }
 
-// The actions.
 const (
 	Read        Action = "read"        // a path outside of the project
 	Write       Action = "write"       // a path outside of the project, or past the overlay
@@ -37,7 +36,6 @@ const (
 	Environment Action = "environment" // a variable
 )
 
-// The decisions.
 const (
 	Allow Decision = iota + 1
 	Deny

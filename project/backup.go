@@ -64,7 +64,6 @@ func fitName(prefix, base string) string {
 	return prefix + base
 }
 
-// parseBackup takes the name of a backup apart.
 func parseBackup(name string) (id uint64, date string, ok bool) {
 	digits, rest, _ := strings.Cut(name, "-")
 	id, err := strconv.ParseUint(digits, 10, 63)

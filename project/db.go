@@ -233,7 +233,6 @@ func lock(f *os.File, how int, end time.Time) error {
 	}
 }
 
-// verifyFile maps f and verifies it.
 func verifyFile(f *os.File) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Size == 0 {

@@ -246,7 +246,6 @@ type fileOp struct {
 	Mode     uint32        `json:"mode,omitempty"`
 }
 
-// settleOp is what became of a session.
 type settleOp struct {
 	Session text  `json:"session"`
 	State   text  `json:"state"`

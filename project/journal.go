@@ -319,7 +319,6 @@ func applyDrop(tx *bbolt.Tx, o *dropOp, now int64) error {
 	})
 }
 
-// inSession stores the executions of a session for which change returns true.
 func inSession(tx *bbolt.Tx, session text, change func(*executionRecord) bool) error {
 	executions := bucket(tx, executionBucket)
 	prefix := sessionKey(string(session), "")

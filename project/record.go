@@ -121,7 +121,6 @@ func (w *recorder) err() error {
 	return errors.Join(w.errs...)
 }
 
-// take checks a change.
 func (w *recorder) take(c Change) {
 	if !c.Kind.Valid() || !filepath.IsAbs(c.Root) || !clean(c.Root) || !goodPath(c.Path) && c.Path != "." {
 		w.failed(&Error{"record change", filepath.Join(c.Root, c.Path), errors.New("not a change of a project")})

@@ -138,7 +138,6 @@ func (b *bench) measure(t *task) {
 	}
 }
 
-// command runs a script in one way.
 func (b *bench) command(project string, w way, args ...string) error {
 	cmd := b.nsrun(project, w, append([]string{"run", "-q"}, args...)...)
 	if len(w.flags) == 0 {

@@ -144,7 +144,6 @@ func (b *bench) nsrun(project, state string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// changes counts the session's changes.
 func changes(s *overlay.Session, want int) error {
 	n := 0
 	for _, err := range s.Changes() {

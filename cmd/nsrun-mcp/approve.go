@@ -144,7 +144,6 @@ type ticket struct {
 // maxTickets is how many questions wait; older ones are forgotten, which is a no.
 const maxTickets = 64
 
-// issue makes a ticket.
 func (t *tickets) issue(in mcpargs.Input, until time.Time) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

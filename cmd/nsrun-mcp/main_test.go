@@ -320,7 +320,6 @@ func (r *raw) hello() {
 	r.helloIn("2025-06-18")
 }
 
-// helloIn is hello in that version of the protocol.
 func (r *raw) helloIn(version string) {
 	r.t.Helper()
 	r.send(`{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"`+version+`","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`,

@@ -34,7 +34,6 @@ const (
 	progressGap = 200 * time.Millisecond // between two notifications
 )
 
-// newProgress begins.
 func newProgress(ctx context.Context, session *mcp.ServerSession, token any) *progress {
 	p := &progress{
 		ctx: ctx, session: session, token: token,

@@ -48,7 +48,6 @@ func unsandboxed(c nsrun.Config) bool {
 	return a.Status == nsrun.NotSupported || c.Backend == nsrun.NativeBackend && a.Backend != nsrun.NativeBackend
 }
 
-// withoutSandbox is what holds then.
 const withoutSandbox = "There is NO SANDBOX: commands can do everything that the user can. They can write everywhere, their changes take effect at once, and they reach the network."
 
 func instructions(o *mcpargs.Options, c nsrun.Config) string {
@@ -130,7 +129,6 @@ const inputSchema = `{
   "additionalProperties": false
 }`
 
-// outputSchema is for report.
 const outputSchema = `{
   "type": "object",
   "properties": {

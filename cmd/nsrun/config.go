@@ -102,7 +102,6 @@ func initConfig() int {
 	return console.PrintText(escape.Quote(path) + "\n")
 }
 
-// checkConfig prints all mistakes.
 func checkConfig(q configfile.Query) int {
 	files, err := configfile.Files(host.Home(), q)
 	if err != nil {

@@ -38,7 +38,6 @@ func (o *runOptions) query(projects []string) (configfile.Query, error) {
 	return q, nil
 }
 
-// layer returns what the flags say.
 func (o *runOptions) layer() *config.Layer {
 	l := config.Flags()
 	if l.NoRules = o.isGiven("net"); l.NoRules {

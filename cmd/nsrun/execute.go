@@ -154,7 +154,6 @@ func (r *runner) tell(res nsrunlib.Result) {
 	}
 }
 
-// timeOut says that the command timed out.
 func (r *runner) timeOut() int {
 	r.timedOut = true
 	console.Say("timed out after %s", r.o.timeout)

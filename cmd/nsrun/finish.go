@@ -140,7 +140,6 @@ func (r *runner) commitChanges() error {
 	return nil
 }
 
-// discardChanges discards the changes.
 func (r *runner) discardChanges() error {
 	end, hint := r.session.Discard, undoHint
 	if r.o.discard { // which was said beforehand: nobody has anything to miss

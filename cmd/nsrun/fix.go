@@ -117,7 +117,6 @@ func (r *remedy) print(w io.Writer) {
 	}
 }
 
-// apply does it.
 func (r *remedy) apply() error {
 	for _, f := range r.files {
 		if err := os.MkdirAll(filepath.Dir(f.name), 0o755); err != nil {

@@ -24,7 +24,6 @@ import (
 
 type gatewayProgram struct{}
 
-// Open starts one.
 func (gatewayProgram) Open(ctx context.Context, r credential.Route) (serve func(net.Listener) error, err error) {
 	path, err := beside("credential", "nsrun-credential")
 	if err != nil {

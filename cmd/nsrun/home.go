@@ -107,7 +107,6 @@ func (l *layerOf) text(name string) string {
 	return "~/" + escape.Quote(name)
 }
 
-// homesOf returns the layers that the options mean.
 func homesOf(o *homeOptions) (list []layerOf, err error) {
 	home, _, err := host.HomeAt(host.Home())
 	if err != nil {
@@ -211,7 +210,6 @@ func showHome(l *layerOf, in *homelayer.Info, r *homeReport, o *homeOptions) err
 	return nil
 }
 
-// allHomes lists or removes all layers.
 func allHomes(do string, o *homeOptions) int {
 	dir, err := host.HomeLayers()
 	if err != nil {

@@ -49,7 +49,6 @@ func lastRunFile(root string, flags int) (*os.File, error) {
 	return sys.OwnFile(dir, name, flags)
 }
 
-// lastRunFiles opens the files of the roots for noteRun.
 func lastRunFiles(roots []string) (list []*os.File) {
 	for _, root := range roots {
 		f, err := lastRunFile(root, os.O_RDWR|os.O_CREATE)

@@ -104,7 +104,6 @@ func (l *learning) config(t *testing.T, text string) string {
 	return config
 }
 
-// elements are the lines of a configuration that are elements of lists.
 func elements(text string) (list []string) {
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "    \"") {

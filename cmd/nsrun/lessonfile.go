@@ -21,7 +21,6 @@ type lessonFile struct {
 	lesson  nsrunlib.Lesson
 }
 
-// lessonKeys are the keys for the kinds of needs.
 var lessonKeys = [...]struct {
 	kind nsrunlib.RefusalKind
 	key  string

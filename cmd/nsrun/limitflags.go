@@ -10,7 +10,6 @@ import (
 	nsrunlib "github.com/nsrun/nsrun"
 )
 
-// limitFlags are the flags of limits.
 func limitFlags(fs *flag.FlagSet, l *nsrunlib.Limits) {
 	size := func(to *int64) func(string) error {
 		return func(text string) (err error) {

@@ -81,7 +81,6 @@ func printPatch(out io.Writer, reg *project.Registry, e *project.Execution, path
 	return nil
 }
 
-// fileContent returns the content of an open file.
 func fileContent(f *os.File) (textdiff.Content, error) {
 	fi, err := f.Stat()
 	if err != nil {

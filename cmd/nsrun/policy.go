@@ -148,7 +148,6 @@ func printSection(w io.Writer, most int, title string, list []string, text func(
 	fmt.Fprintf(w, "%s\n", line)
 }
 
-// printNetwork prints what can be reached.
 func (p *policyReport) printNetwork(section func(title string, list []string, text func(string) string)) {
 	const none = "none: its own loopback only"
 	network := map[string]string{

@@ -130,7 +130,6 @@ func (r *runner) ready(c nsrunlib.Config) func() []*os.File {
 	return func() []*os.File { return <-files }
 }
 
-// noteRun is noteRun for what was run.
 func (r *runner) noteRun() {
 	if r.lastRun == nil {
 		return

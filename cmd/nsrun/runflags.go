@@ -20,7 +20,6 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// runOptions are the flags of `nsrun run`.
 type runOptions struct {
 	dir                        string
 	projects                   []string
@@ -68,13 +67,11 @@ type pathRule struct {
 	at            string // where it stands in a file; empty: it is a flag
 }
 
-// ruleModes are the modes of the kinds.
 var ruleModes = [...]struct {
 	kind string
 	mode nsrunlib.Mode
 }{{"rw", nsrunlib.Direct}, {"ro", nsrunlib.ReadOnly}, {"protect", nsrunlib.Protected}, {"block", nsrunlib.Blocked}}
 
-// ruleFlag collects path rules of one kind.
 type ruleFlag struct {
 	kind  string
 	rules *[]pathRule
@@ -263,7 +260,6 @@ func (o *runOptions) addRule(text string) error {
 	return err
 }
 
-// addCredential is --credential.
 func (o *runOptions) addCredential(text string) error {
 	r, err := credential.Parse(text)
 	if e, ok := errors.AsType[*credential.Error](err); ok {
@@ -279,7 +275,6 @@ func (o *runOptions) byRules() bool {
 		slices.ContainsFunc(o.presets, func(p nsrunlib.Preset) bool { return len(p.Rules()) > 0 })
 }
 
-// setEnforcer is --net-by.
 func (o *runOptions) setEnforcer(name string) error {
 	for _, e := range [...]nsrunlib.Enforcer{nsrunlib.KernelEnforcer, nsrunlib.BrokerEnforcer} {
 		if e.String() == name {
@@ -290,7 +285,6 @@ func (o *runOptions) setEnforcer(name string) error {
 	return errors.New("the values are kernel and broker")
 }
 
-// addPresets is --preset.
 func (o *runOptions) addPresets(names string) error {
 	for name := range strings.SplitSeq(names, ",") {
 		p, err := nsrunlib.ParsePreset(name)
@@ -305,19 +299,16 @@ func (o *runOptions) addPresets(names string) error {
 // has reports whether a preset was given.
 func (o *runOptions) has(p nsrunlib.Preset) bool { return slices.Contains(o.presets, p) }
 
-// setBackend is --backend.
 func (o *runOptions) setBackend(name string) (err error) {
 	o.backend, err = nsrunlib.ParseBackend(name)
 	return err
 }
 
-// setSandbox is --sandbox.
 func (o *runOptions) setSandbox(name string) (err error) {
 	o.sandbox, err = nsrunlib.ParseSandboxMode(name)
 	return err
 }
 
-// setEngine is --engine.
 func (o *runOptions) setEngine(name string) error {
 	if name == "" || o.engine.UnmarshalText([]byte(name)) != nil {
 		return errors.New("the values are overlay, tmpfs and copy")
@@ -325,13 +316,11 @@ func (o *runOptions) setEngine(name string) error {
 	return nil
 }
 
-// setHome is --home.
 func (o *runOptions) setHome(name string) (err error) {
 	o.home, err = nsrunlib.ParseHome(name)
 	return err
 }
 
-// setHomeSize is --home-size.
 func (o *runOptions) setHomeSize(text string) (err error) {
 	if o.homeSize, err = nsrunlib.ParseSize(text); err == nil && o.homeSize == 0 {
 		err = errors.New("the size must not be zero")

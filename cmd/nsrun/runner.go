@@ -62,7 +62,6 @@ func (r *runner) close() {
 	_ = r.session.Close()
 }
 
-// backupReport is a backup in the report.
 type backupReport struct {
 	Path   string `json:"path"`
 	Backup string `json:"backup"`

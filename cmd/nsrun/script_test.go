@@ -505,7 +505,6 @@ type completer struct {
 
 type completerKey struct{}
 
-// completions are the words that a script prints for a line.
 func completions(ts *testscript.TestScript, script, line string) (words []string) {
 	running := ts.Value(completerKey{}).(map[string]*completer)
 	c := running[script]

@@ -119,7 +119,6 @@ func decidedHere() (id string) {
 	return id
 }
 
-// changesOf are a session's changes.
 func changesOf(s *overlay.Session) (list []overlay.Change, err error) {
 	for c, cerr := range s.Changes() {
 		list, err = append(list, c), cmp.Or(err, cerr)

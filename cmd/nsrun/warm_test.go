@@ -55,7 +55,6 @@ func TestWarmCaches(t *testing.T) {
 	})
 }
 
-// lastLine is the last line of digits in a text.
 func lastLine(text string) (last string) {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" && strings.Trim(line, "0123456789") == "" {

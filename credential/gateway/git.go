@@ -46,7 +46,6 @@ var gitHeaders = [...]string{
 	"Accept", "Accept-Encoding", "Accept-Language", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Git-Protocol", "Pragma", "User-Agent",
 }
 
-// onlyGit removes all other headers.
 func onlyGit(h http.Header) {
 	for name := range h {
 		if !slices.Contains(gitHeaders[:], name) {

@@ -28,7 +28,6 @@ func newMask(secrets ...string) *mask {
 	return m
 }
 
-// replace replaces them in place.
 func (m *mask) replace(b []byte) {
 	for _, word := range m.words {
 		for rest := b; ; {

@@ -21,7 +21,6 @@ import (
 // A Kind says what a process tried to do.
 type Kind uint8
 
-// The kinds.
 const (
 	Read Kind = iota
 	Write

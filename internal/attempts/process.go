@@ -34,7 +34,6 @@ func field(b []byte, name string) int {
 	return 0
 }
 
-// process returns the process of a thread.
 func process(thread uint32) (p Process) {
 	if p.Host = field(file(thread, "status"), "Tgid:"); p.Host > 0 {
 		status := file(p.Host, "status")

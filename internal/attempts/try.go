@@ -299,7 +299,6 @@ func (o *Observer) enter(thread uint32) bool {
 	return o.root != sys.None
 }
 
-// open opens a path of the sandbox with O_PATH.
 func (o *Observer) open(name string, flags uint64) (sys.FD, error) {
 	fd, err := sys.Openat2(int(o.root), name, unix.O_PATH|flags, 0, unix.RESOLVE_IN_ROOT)
 	if err != nil {

@@ -172,7 +172,6 @@ func (op *SetupOp) ParentMode() uint32 {
 // EnvKind is what an EnvOp does.
 type EnvKind uint8
 
-// The kinds.
 const (
 	EnvSet EnvKind = iota
 	EnvUnset

@@ -44,7 +44,6 @@ func (e *Error) Error() string {
 	return e.Text + ": " + Strerror(e.Err)
 }
 
-// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Strerror returns an error in the words of the C library, which begin with a

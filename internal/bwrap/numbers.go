@@ -76,7 +76,6 @@ func strtoint(s string) (int32, bool) {
 	return int32(n), whole(s, end)
 }
 
-// parseFD reads a descriptor.
 func (p *parser) parseFD(s string) (int, error) {
 	n, ok := strtoint(s)
 	if !ok || n < 0 {
@@ -101,7 +100,6 @@ func (p *parser) parseID(s, what string, extensions bool) (uint32, error) {
 	return uint32(n), nil
 }
 
-// parseOctal reads permissions.
 func (p *parser) parseOctal(s, option string) (uint32, error) {
 	value, negative, overflow, end := strtoul(s, 8)
 	if negative && !overflow {
@@ -119,7 +117,6 @@ const (
 	maxTmpfsText = "9223372036854775807"
 )
 
-// parseSize reads the size of a tmpfs.
 func (p *parser) parseSize(s string) (uint64, error) {
 	if s == "" || s[0] < '0' || s[0] > '9' {
 		return 0, p.fail("--size takes a non-zero number of bytes")

@@ -19,7 +19,6 @@ const (
 	groupCount
 )
 
-// String returns the heading.
 func (g Group) String() string {
 	switch g {
 	case GroupGeneral:
@@ -93,7 +92,6 @@ const (
 	arityNone                  // no complaint: whatever comes next complains
 )
 
-// missing returns the complaint.
 func (o *Option) missing() string {
 	name := o.Name
 	if o.arity == arityAsBindFD {

@@ -182,7 +182,6 @@ func TestEnvironmentAgainstBubblewrap(t *testing.T) {
 	}
 }
 
-// bubblewrapEnv runs bubblewrap in an environment.
 func bubblewrapEnv(real string, env []string, words ...string) ([]byte, error) {
 	if len(words) == 1 {
 		words = append(strings.Fields("--dev-bind / / --chdir /"), words...)

@@ -22,7 +22,6 @@ func Usage(argv0 string, extensions bool) string {
 	return string(b)
 }
 
-// appendHelp renders one option.
 func appendHelp(b []byte, o *Option) []byte {
 	left := "    " + o.Name
 	if o.Args != "" {

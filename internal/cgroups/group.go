@@ -38,7 +38,6 @@ var (
 	errStays  = errors.New("a process in the cgroup does not end")
 )
 
-// open opens a directory.
 func open(at int, name string) (sys.FD, error) {
 	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -339,7 +338,6 @@ func (g *Group) End() error {
 	}
 }
 
-// killListed kills the processes that are in the cgroup now.
 func (g *Group) killListed() error {
 	fd, err := unix.Openat(int(g.Dir.Fd()), "cgroup.procs", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

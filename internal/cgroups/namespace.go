@@ -64,7 +64,6 @@ func reachable(hierarchy, own string, infos []byte, left *int) bool {
 	return true // it is not mounted, so it cannot be checked
 }
 
-// reachableBelow looks at the cgroups in dir.
 func reachableBelow(dir sys.FD, left *int) bool {
 	for _, name := range subdirs(int(dir)) {
 		if *left--; *left < 0 {

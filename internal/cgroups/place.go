@@ -17,10 +17,8 @@ import (
 // A Place is an open cgroup in which others can be made.
 type Place struct{ Dir sys.FD }
 
-// Close closes it.
 func (p *Place) Close() { p.Dir.Close() }
 
-// Make makes a cgroup in the place.
 func (p *Place) Make() (*Group, error) {
 	parent, err := open(int(p.Dir), ".")
 	if err != nil {

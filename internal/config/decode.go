@@ -23,7 +23,6 @@ type Facts struct {
 	Command []string // empty: any
 }
 
-// A decoder reads one file.
 type decoder struct {
 	file    string
 	layer   *Layer
@@ -294,7 +293,6 @@ func mean(word string, names []string) string {
 	return ""
 }
 
-// inProfile takes a key of a profile.
 func (d *decoder) inProfile(p *Profile, name string, pos Pos, v *unstable.Node) {
 	if name == "match" {
 		if p.Match != nil {
@@ -356,7 +354,6 @@ func (d *decoder) locked(pos Pos, v *unstable.Node) {
 	}
 }
 
-// strings reads an array of strings.
 func (d *decoder) strings(pos Pos, name string, v *unstable.Node) (list []Item) {
 	if v.Kind != unstable.Array {
 		d.wrongType(d.at(v, pos), name, wants[Strings], v.Kind)

@@ -42,7 +42,6 @@ func (d *decoder) wrongItem(pos Pos, name, want string, got unstable.Kind) {
 	d.errorf(pos, "", "%s must be %s, but contains %s", name, want, kindName(got))
 }
 
-// value takes the value of a key.
 func (d *decoder) value(values *[numKeys]*Value, i int, pos Pos, v *unstable.Node) {
 	k := &Keys[i]
 	if values[i] != nil {
@@ -128,7 +127,6 @@ func canonical(key int, text string, f *Facts) (_, hint string, err error) {
 	return text, "", err
 }
 
-// list are words in a sentence.
 func list(words []string) string {
 	if len(words) == 1 {
 		return words[0]
@@ -136,7 +134,6 @@ func list(words []string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
 }
 
-// integers reads an array of integers.
 func (d *decoder) integers(pos Pos, name string, v *unstable.Node) (list []Item) {
 	if v.Kind != unstable.Array {
 		d.wrongType(d.at(v, pos), name, wants[Ports], v.Kind)

@@ -27,7 +27,6 @@ const (
 	Number        // an integer or a float
 )
 
-// wants are the kinds in words.
 var wants = [...]string{Bool: "true or false", Word: "a string", Duration: `a string like "10m"`, Strings: "an array of strings", Ports: "an array of integers",
 	Size: `a string like "512M"`, Count: "an integer", Number: "a number"}
 

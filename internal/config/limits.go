@@ -40,7 +40,6 @@ func field(l *limits.Limits, key int) any {
 // unlimited is the text of a limit of swap that is none.
 const unlimited = "max"
 
-// setLimit sets a field to what a text says.
 func setLimit(to any, text string) (err error) {
 	switch to := to.(type) {
 	case *int64:

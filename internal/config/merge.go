@@ -120,7 +120,6 @@ func (p *Profile) matches(command []string) bool {
 	})
 }
 
-// networks are the presets that are about the network.
 func (p *Policy) networks() (list []Item) {
 	for _, item := range p.Settings[presets].Items {
 		if isNetwork(item) {
@@ -135,7 +134,6 @@ func isNetwork(preset Item) bool {
 	return slices.Contains(Keys[presets].Words[notNetworks:], preset.Text)
 }
 
-// dropRules leaves no network by rules.
 func (p *Policy) dropRules() {
 	p.Settings[allowNet].Items, p.Settings[publish].Items = nil, nil
 	networks := p.networks()

@@ -40,7 +40,6 @@ func (p *Policy) Rules() (list, last []Rule) {
 	return list, last
 }
 
-// ofFiles are items that no flag brought.
 func (p *Policy) ofFiles(key int) (list []Item) {
 	for _, item := range p.Settings[key].Items {
 		if item.Source != Flag {
@@ -71,7 +70,6 @@ func (p *Policy) Backend() string { return one(p.Settings[backend].Items) }
 // HostNetwork reports whether the network of the host is asked for.
 func (p *Policy) HostNetwork() bool { return one(p.Settings[isolateNetwork].Items) == "false" }
 
-// Presets are names of presets.
 func (p *Policy) Presets() []string { return p.texts(presets) }
 
 // Env are the variables of files, "NAME" to pass one on and "NAME=VALUE" to set one.
@@ -121,7 +119,6 @@ func (p *Policy) DevicePlace(name string) string {
 	return ""
 }
 
-// Net are the rules of the network.
 func (p *Policy) Net() []netpolicy.Rule { return parsed(p.texts(allowNet), netpolicy.Parse) }
 
 // parsed are values that were parsed before.
@@ -169,7 +166,6 @@ func (p *Policy) duration(key int) time.Duration {
 // A Retention is how long what nsrun keeps stays. Zero: as nobody says.
 type Retention struct{ Sessions, Backups, Log time.Duration }
 
-// Retention is that of the policy.
 func (p *Policy) Retention() (r Retention) {
 	for key, to := range map[int]*time.Duration{keepSessions: &r.Sessions, keepBackups: &r.Backups, keepLog: &r.Log} {
 		if items := p.Settings[key].Items; len(items) > 0 {

@@ -18,7 +18,6 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// ProjectName is the name of the file of a project.
 const ProjectName = ".nsrun.toml"
 
 // Places are where files are. An empty one is left out.

@@ -41,7 +41,6 @@ func trustDir(create bool) (sys.FD, string, error) {
 	return owndir.Open(filepath.Join(filepath.Dir(sessions), "trust"), create)
 }
 
-// trustName is the name of the file for a path.
 func trustName(path string) string { return Hash([]byte(path)) }
 
 // trustOf is the hash of the content that is trusted at a path. Empty: none is.
@@ -85,7 +84,6 @@ func readTrust(dir sys.FD, name string) (t Trusted, err error) {
 	return Trusted{Path: path, Hash: hash}, nil
 }
 
-// Trust trusts a content at a path.
 func Trust(path string, content []byte) error {
 	dir, _, err := trustDir(true)
 	if err != nil {

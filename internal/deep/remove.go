@@ -60,7 +60,6 @@ type remover struct {
 	failed  string   // where the first error was
 }
 
-// dir removes a directory.
 func (r *remover) dir(parent int, name string, depth int) error {
 	d, st, err := OpenForRemoval(parent, name)
 	if err == unix.ENOENT {

@@ -78,7 +78,6 @@ func tree(pid int) string {
 	return show(pid)
 }
 
-// status is /proc/PID/status.
 func status(pid int) map[string]string {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	m := make(map[string]string)
@@ -97,7 +96,6 @@ func find(name string) int {
 	return 0
 }
 
-// findAll are the living descendants of that name.
 func findAll(name string) (found []int) {
 	all := testenv.Processes()
 	parents := make(map[int]int)
@@ -185,7 +183,6 @@ func (s *scene) reap() {
 	}
 }
 
-// play is a job.
 func play(name, only string, f func(s *scene)) job {
 	return job{name: name, what: name, only: only, do: func(p *place, program, bin string) result {
 		p.make()

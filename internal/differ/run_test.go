@@ -75,7 +75,6 @@ func identities() []*identity {
 
 const probeName = "/probe"
 
-// words expands the line.
 func (l *line) words(p *place, bin string) []string {
 	probe, command := filepath.Join(bin, "probe"), false
 	var out []string
@@ -209,7 +208,6 @@ func (b *syncBuffer) String() string {
 	return b.b.String()
 }
 
-// run gives the line to one of the programs.
 func (p *place) run(program, bin string, l *line) result {
 	p.make()
 	x := p.start(program, bin, l, nil)

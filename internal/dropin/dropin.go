@@ -37,7 +37,6 @@ func Configure(c *nsexec.Cmd, cfg *bwrap.Config, root, cgroups bool) {
 	o.MapLater = cfg.UsernsBlockFD.Set
 }
 
-// share are the namespaces that are not to be new.
 func share(cfg *bwrap.Config, cgroups bool) nsexec.Namespace {
 	s := nsexec.All
 	for _, u := range [...]struct {
@@ -94,7 +93,6 @@ func Mount(m *mounts.Mount, op *bwrap.SetupOp, newProc, plainShm bool) {
 	}
 }
 
-// kinds are the kinds of mount that steps are.
 var kinds = [...]mounts.Kind{
 	bwrap.OpBind: mounts.KindBind, bwrap.OpROBind: mounts.KindBind, bwrap.OpDevBind: mounts.KindBind,
 	bwrap.OpBindFD: mounts.KindBind, bwrap.OpROBindFD: mounts.KindBind, bwrap.OpRemountRO: mounts.KindRemount,

@@ -24,26 +24,22 @@ type Hash struct {
 	size  uint64 // bytes so far
 }
 
-// NewSHA1 begins a SHA-1.
 func NewSHA1() *Hash {
 	return &Hash{block: sha1Block, state: []uint32{0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0}}
 }
 
-// NewSHA256 begins a SHA-256.
 func NewSHA256() *Hash {
 	return &Hash{block: sha256Block, state: []uint32{
 		0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
 	}}
 }
 
-// SumSHA256 is the SHA-256 of p.
 func SumSHA256(p []byte) []byte {
 	h := NewSHA256()
 	h.add(p)
 	return h.Sum()
 }
 
-// Write adds p.
 func (h *Hash) Write(p []byte) (int, error) {
 	n := len(p)
 	h.add(p)
@@ -67,7 +63,6 @@ func (h *Hash) add(p []byte) {
 	h.rest = append(h.rest, p[n:]...)
 }
 
-// Sum ends the hash.
 func (h *Hash) Sum() []byte {
 	size := h.size
 	pad := make([]byte, (2*blockSize-9-size%blockSize)%blockSize+9)

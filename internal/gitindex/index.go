@@ -39,7 +39,6 @@ type Entry struct {
 // Flags are what a user told git about an entry.
 type Flags uint8
 
-// The flags.
 const (
 	AssumeValid Flags = 1 << iota
 	SkipWorktree

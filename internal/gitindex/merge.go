@@ -58,7 +58,6 @@ type Clash struct {
 // A Side is one of the two sides of a merge. The zero Side is neither.
 type Side uint8
 
-// The sides.
 const (
 	Ours Side = iota + 1
 	Theirs

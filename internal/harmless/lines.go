@@ -2,7 +2,6 @@ package harmless
 
 import "strings"
 
-// npmKeys are those of npm and pnpm.
 var npmKeys = []key{
 	{"registry", link, ""}, {"proxy", link, ""}, {"https-proxy", link, ""}, {"http-proxy", link, ""}, {"noproxy", hosts, ""},
 	{"strict-ssl", yesNo, ""}, {"cafile", file, ""}, {"save-exact", yesNo, ""}, {"save-prefix", word, "^ ~"}, {"engine-strict", yesNo, ""},
@@ -47,7 +46,6 @@ func unquote(value string) (text string, ok bool) {
 	return value, !strings.ContainsAny(value, `"'\`)
 }
 
-// yarnKeys are those of yarn 1.
 var yarnKeys = []key{
 	{"registry", link, ""}, {"proxy", link, ""}, {"https-proxy", link, ""}, {"strict-ssl", yesNo, ""}, {"network-timeout", number, ""},
 	{"save-prefix", word, "^ ~"}, {"ignore-engines", yesNo, ""}, {"ignore-scripts", yesNo, ""}, {"disable-self-update-check", yesNo, ""}, {"cafile", file, ""},
@@ -65,7 +63,6 @@ func yarn(text string) string {
 	})
 }
 
-// berryKeys are those of later ones.
 var berryKeys = []key{
 	{"npmRegistryServer", link, ""}, {"httpProxy", link, ""}, {"httpsProxy", link, ""}, {"nodeLinker", word, "pnp pnpm node-modules"}, {"enableTelemetry", yesNo, ""},
 	{"enableGlobalCache", yesNo, ""}, {"enableMirror", yesNo, ""}, {"enableImmutableInstalls", yesNo, ""}, {"enableScripts", yesNo, ""}, {"enableStrictSsl", yesNo, ""},
@@ -114,7 +111,6 @@ func follows(lines []string) bool {
 	return false
 }
 
-// pipKeys are those of pip.
 var pipKeys = []key{
 	{"index-url", link, ""}, {"extra-index-url", link, ""}, {"trusted-host", host, ""}, {"proxy", link, ""}, {"timeout", number, ""}, {"retries", number, ""},
 	{"no-cache-dir", yesNo, ""}, {"disable-pip-version-check", yesNo, ""}, {"require-virtualenv", yesNo, ""}, {"cert", file, ""}, {"no-input", yesNo, ""},
@@ -151,7 +147,6 @@ func pip(text string) string {
 	return b.String()
 }
 
-// gradleKeys are those of Gradle.
 var gradleKeys = []key{
 	{"org.gradle.jvmargs", heap, ""}, {"org.gradle.daemon", yesNo, ""}, {"org.gradle.parallel", yesNo, ""}, {"org.gradle.caching", yesNo, ""},
 	{"org.gradle.configureondemand", yesNo, ""}, {"org.gradle.configuration-cache", yesNo, ""}, {"org.gradle.workers.max", number, ""},

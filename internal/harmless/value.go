@@ -111,7 +111,6 @@ func isHosts(s string) bool {
 	return len(list) > 0
 }
 
-// isRange allows a range of addresses.
 func isRange(s string) bool {
 	_, err := netip.ParsePrefix(s)
 	if err != nil {

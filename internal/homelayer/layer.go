@@ -156,7 +156,6 @@ func (l *Layer) make(project string) error {
 	return err
 }
 
-// makePair makes an upper and a work directory.
 func (l *Layer) makePair(dir sys.FD) error {
 	err := errors.Join(sys.Mkdir(int(dir), upperName, 0o700), sys.Mkdir(int(dir), workName, 0o700))
 	if err == nil { // not by mkdir, which heeds the umask; an overlay shows it as the home directory's
@@ -434,7 +433,6 @@ func openUpper(at sys.FD, name string) (sys.FD, error) {
 	return openSub(dir, upperName)
 }
 
-// openSub opens a directory in one for reading and removing.
 func openSub(dir sys.FD, name string) (sys.FD, error) {
 	fd, _, err := deep.OpenForRemoval(int(dir), name)
 	return sys.FD(fd), err

@@ -104,7 +104,6 @@ func openLayer(path string) (sys.FD, error) {
 // A Kind says what a command did at a path.
 type Kind byte
 
-// The kinds.
 const (
 	Added    Kind = 'A'
 	Modified Kind = 'M'
@@ -204,7 +203,6 @@ func (w *changeWalk) dir(upper, below sys.FD, at string, depth int) error {
 	return nil
 }
 
-// both compares directories of one name.
 func (w *changeWalk) both(upper, below sys.FD, at, name string, depth int) error {
 	u, err := openAt(upper, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {

@@ -10,7 +10,6 @@ const SystemConfigDir = "/etc/nsrun"
 // ConfigDir is the directory of the user's configuration; empty: there is none.
 func ConfigDir(home string) string { return ownDir("XDG_CONFIG_HOME", home, ".config") }
 
-// ConfigDirs are the directories of configuration.
 func ConfigDirs(home string) (list []plan.Own) {
 	for _, dir := range [...]string{ConfigDir(home), SystemConfigDir} {
 		if dir != "" {

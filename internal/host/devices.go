@@ -15,7 +15,6 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// A deviceSet is a name for several devices.
 type deviceSet struct {
 	name     string
 	patterns []string
@@ -56,7 +55,6 @@ func Devices(names []string) (list mounts.Plan, err error) {
 	return list, nil
 }
 
-// devicePaths returns the devices that a name means.
 func devicePaths(name string) (paths []string, err error) {
 	i := slices.IndexFunc(deviceSets[:], func(set deviceSet) bool { return set.name == name })
 	if i < 0 {
@@ -78,7 +76,6 @@ func devicePaths(name string) (paths []string, err error) {
 	return paths, nil
 }
 
-// device is the mount of one.
 func device(path string) (m mounts.Mount, err error) {
 	if slices.Contains(wholeHost[:], path) {
 		return m, errHostMemory

@@ -92,7 +92,6 @@ func protectGit(dirs []string) (InPlace, error) {
 	return d.mounts(false)
 }
 
-// InPlace returns the mounts for directories that are written to in place.
 type InPlace struct {
 	Plan      mounts.Plan
 	Known     map[string]bool // work trees that were found
@@ -193,7 +192,6 @@ func (d *direct) git(dot string) (dir string, err error) {
 	return d.follow(dot, "gitdir: ")
 }
 
-// gitDir protects a git directory.
 func (d *direct) gitDir(dir string) error {
 	if writable, ok := d.at[dir]; ok && !writable {
 		return nil

@@ -334,7 +334,6 @@ type configuration struct {
 	leads []runslater.Lead
 }
 
-// globals are the configuration that all repositories have.
 func (d *direct) globals() []configuration {
 	if d.global != nil {
 		return d.global
@@ -476,7 +475,6 @@ func (d *direct) hooks(dir string) error {
 	return d.links(dir, false)
 }
 
-// readNames are the names in a directory.
 func readNames(dir string) ([]string, error) {
 	f, err := openDir(dir)
 	if err != nil {

@@ -90,7 +90,6 @@ func outerGitDir(root string) (string, error) {
 	return found, nil
 }
 
-// resolve resolves a path that a file in dir names.
 func resolve(dir, name string) string {
 	if filepath.IsAbs(name) {
 		return name

@@ -34,7 +34,6 @@ func Glob(p *pathrule.Pattern, skip func(path string) bool) ([]string, error) {
 	return globFrom(globDir{base, p.Start()}, p, skip)
 }
 
-// globFrom is Glob from one directory on.
 func globFrom(dir globDir, p *pathrule.Pattern, skip func(path string) bool) ([]string, error) {
 	w := &globWalk{pattern: p, skip: skip, queue: []globDir{dir}, open: 1}
 	w.more = sync.NewCond(&w.mu)

@@ -21,7 +21,6 @@ import (
 // and the inode number of its file. A name may be relative, or may have been a link; the file may have been renamed, or
 // may have other names. So if no file with that number has the name, the directory is searched for it.
 
-// A namedSocket is a socket with a file.
 type namedSocket struct {
 	name string // that it was bound to
 	ino  uint32 // the lower half of the inode number
@@ -99,7 +98,6 @@ func diagnosed(b []byte) (s namedSocket, ok bool) {
 	return s, ok && s.name != ""
 }
 
-// A socketFinder finds the files of sockets.
 type socketFinder struct {
 	private  bool              // those in private places, too
 	known    map[uint32]bool   // the numbers of all

@@ -230,7 +230,6 @@ func (o *oldView) git(dir string) {
 	}
 }
 
-// Kind is for runslater.View.
 func (o *oldView) Kind(path string) runslater.Kind { return o.kinds[path] }
 
 // Read is for runslater.View.
@@ -283,7 +282,6 @@ func (v *hostView) stat(path string) (st unix.Stat_t, ok bool) {
 	return st, unix.Fstat(fd, &st) == nil
 }
 
-// Kind is for runslater.View.
 func (v *hostView) Kind(path string) runslater.Kind {
 	st, ok := v.stat(path)
 	if !ok {

@@ -24,7 +24,6 @@ import (
 // is elsewhere, and nothing is left in the home directory: if a mount point is missing there, the sandbox sees the home
 // directory through an overlay with one more directory in it.
 
-// projectPlaygrounds is the directory of the projects' playgrounds.
 const projectPlaygrounds = "playgrounds"
 
 // DefaultPlayground is the playground of commands without a project:

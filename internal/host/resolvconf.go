@@ -23,7 +23,6 @@ type ResolvConf struct {
 	keep      []string // lines that hold in a sandbox, too
 }
 
-// ReadResolvConf reads it.
 func ReadResolvConf() ResolvConf {
 	b, _ := os.ReadFile(resolvPath) // without the file there is a server on this host, as programs have it
 	return ResolvConf{netpolicy.ParseResolvConf(string(b)), kept(string(b))}

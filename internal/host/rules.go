@@ -70,7 +70,6 @@ type RuleQuery struct {
 	Direct  []string              // folders that are written to in place
 }
 
-// Matched is a rule with the existing paths that it matches.
 type Matched struct {
 	pathrule.Rule          // its Base is free of links
 	Typed         string   // the Base as it was written

@@ -87,7 +87,6 @@ func (n *SocketName) Mount(target string) (mounts.Mount, error) {
 	return m, err
 }
 
-// Remove removes the name.
 func (n *SocketName) Remove() {
 	_ = unix.Unlinkat(int(n.dir), n.Name, 0)
 	n.dir.Close()
@@ -118,7 +117,6 @@ func ServicePoint(name string, run bool) string {
 // one.
 type Socket struct{ file *os.File }
 
-// HoldSocket opens one.
 func HoldSocket(name string, suspect func(dir string) bool) (*Socket, error) {
 	return holdSocket("use socket", name, suspect)
 }
@@ -153,12 +151,10 @@ func holdSocket(op, name string, suspect func(dir string) bool) (*Socket, error)
 // File is its file, opened as a path.
 func (s *Socket) File() *os.File { return s.file }
 
-// Dial connects to it.
 func (s *Socket) Dial() (net.Conn, error) {
 	return net.Dial("unix", "/proc/self/fd/"+strconv.Itoa(int(s.file.Fd())))
 }
 
-// Close closes the descriptor.
 func (s *Socket) Close() { _ = s.file.Close() }
 
 // Trusted resolves a file of at most most bytes. No command can have created a link to it or written the file.

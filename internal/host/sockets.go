@@ -46,7 +46,6 @@ func socketLine(line string) (name string, ok bool) {
 
 func isHex(s string) bool { return s != "" && strings.Trim(s, "0123456789abcdefABCDEF") == "" }
 
-// UnixSocket shows a socket of the host.
 func UnixSocket(path string, suspect func(dir string) bool) (m mounts.Mount, err error) {
 	const op = "allow unix socket"
 	s, err := holdSocket(op, path, suspect)

@@ -138,7 +138,6 @@ func (f *socketFinder) same(key string) bool {
 	return key == ours || key == "root  " // which nobody may ask for
 }
 
-// lostSockets are sockets that were not found.
 type lostSockets struct {
 	absolute []namedSocket
 	relative branch

@@ -81,7 +81,6 @@ func crowd() error {
 	return nil
 }
 
-// startCrowd returns the processes of a crowd.
 func startCrowd(t *testing.T, dir, kind string, space uintptr) (pids []string) {
 	c := exec.Command("/proc/self/exe")
 	c.Env, c.Dir, c.Stderr = append(os.Environ(), crowdEnv+"="+kind), dir, os.Stderr

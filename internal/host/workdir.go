@@ -49,7 +49,6 @@ func NewWorkDir(dir, state string) (*WorkDir, error) {
 	return nil, &plan.Error{Op: plan.OpUse, Path: dir, Err: errNoWork}
 }
 
-// Close removes it.
 func (w *WorkDir) Close() {
 	if w != nil {
 		removeTree(w.Path)

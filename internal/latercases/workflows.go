@@ -1,6 +1,5 @@
 package latercases
 
-// Workflows are all of them.
 var Workflows = []Workflow{
 	{Name: "git commit", Setup: "repo", Do: "echo 2 >a; echo 3 >b; git add b; git commit -q -a -m 2", Check: "git fsck && git diff --quiet HEAD && git log -1 --format=%s | grep -qx 2"},
 	{Name: "git clone", Setup: "repo lib", Do: "git clone -q --no-hardlinks ./lib copy; git clone -q --no-hardlinks --bare ./lib bare.git; git clone -q --no-hardlinks --mirror ./lib mirror.git", Check: "git -C copy fsck && git -C copy remote get-url origin && git -C bare.git fsck"},

@@ -20,7 +20,6 @@ type Reading struct {
 	UsedBytes, UsedFiles int64 // what is used on that file system, by everybody
 }
 
-// A Reader takes a Reading.
 type Reader func(context.Context) (Reading, error)
 
 // diskWatch measures at intervals what a command has written.

@@ -26,7 +26,6 @@ type Hold struct {
 	ended  bool
 }
 
-// v1Group is a cgroup in a hierarchy of v1.
 type v1Group struct {
 	*cgroups.Group
 	controller limits.Controllers

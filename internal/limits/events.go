@@ -35,7 +35,6 @@ type Setting struct {
 // oneMore is PID 1 of the sandbox, which is not a process of the command's.
 const oneMore = 1
 
-// SettingsV2 are the limits in a cgroup of v2 with these controllers.
 func SettingsV2(l Limits, c Controllers) (list []Setting) {
 	if c&MemoryController != 0 && l.Memory > 0 {
 		list = append(list, Setting{"memory.max", number(l.Memory), false}, Setting{"memory.oom.group", "1", false})

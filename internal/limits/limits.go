@@ -22,7 +22,6 @@ type Limits struct {
 // Name is a limit's name in reports, which is that of its flag.
 type Name string
 
-// The names.
 const (
 	Memory    Name = "memory"
 	Swap      Name = "swap"
@@ -40,7 +39,6 @@ const (
 // leastMemory is what a sandbox needs before its command does anything.
 const leastMemory = 1 << 20
 
-// leastFiles are the descriptors that it needs.
 const leastFiles = 4
 
 // Check finds limits that are none.

@@ -18,7 +18,6 @@ const (
 	ByRunner   By = "nsrun"    // which copies the output, and looks again and again at what was written and is used
 )
 
-// Controllers are controllers of cgroups.
 type Controllers uint8
 
 // The controllers that limits are held by.
@@ -97,7 +96,6 @@ func (e *Error) Error() string {
 	return "the limit --" + string(e.Name) + " cannot be enforced here: it needs a cgroup with the controller " + e.Name.Controller().Names()[0] + " " + Remedy
 }
 
-// Unwrap returns errors.ErrUnsupported.
 func (e *Error) Unwrap() error { return errors.ErrUnsupported }
 
 // lookedAt is how a limit is held less well without a cgroup.

@@ -17,7 +17,6 @@ type Error string
 
 func (e Error) Error() string { return string(e) + ": Linux only" }
 
-// Is reports that the error is errors.ErrUnsupported.
 func (e Error) Is(target error) bool { return target == errors.ErrUnsupported }
 
 // Exit ends a command that needs Linux.

@@ -71,7 +71,6 @@ func (v *Verb) rest() (list []string) {
 	return list
 }
 
-// lines are the lines that each writes.
 func lines[T any](list []T, each func(T) string) string {
 	var b strings.Builder
 	for _, v := range list {
@@ -105,7 +104,6 @@ func bash(verbs []Verb) string {
 		"KINDS", kinds.String(), "FLAGKINDS", flagKinds.String(), "VERBFLAGS", verbFlags.String())
 }
 
-// zshAction is what zsh does for a kind.
 func zshAction(kind string) string {
 	switch kind {
 	case kindPath:

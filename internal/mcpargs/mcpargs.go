@@ -35,7 +35,6 @@ type Path struct {
 	At            string // where it stands in a file; empty: it is a flag
 }
 
-// Options are the flags.
 type Options struct {
 	// Projects are the directories. Nil: where the program was started.
 	Projects []string

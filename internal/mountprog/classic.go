@@ -15,7 +15,6 @@ import (
 // /proc/self/fd/N, which leads to exactly what is open there; N must be known
 // when the Program is built, so a descriptor is moved to a fixed number first.
 
-// noSource is the source of a remount.
 const noSource = prog.Slot(0xffff)
 
 // mountOn is mount(2) on the file that at refers to. Where from is a slot, what
@@ -74,7 +73,6 @@ func (c *compiler) classicSource(m *mounts.Mount, t *tree) error {
 	return nil
 }
 
-// classicMount mounts t on at.
 func (c *compiler) classicMount(t tree, at prog.Slot) {
 	if t.fstype != "" {
 		c.mountOn(at, t.source, t.fstype, mountFlags(t.flags), t.data, 0)

@@ -291,7 +291,6 @@ func (c *compiler) prepare(p mounts.Plan) {
 	c.Close(host)
 }
 
-// maskDir has Options.Masks.
 const maskDir = "m"
 
 // newBase makes the tmpfs. In one that is not filled there is no room.

@@ -227,7 +227,6 @@ func (c *compiler) newProc() tree {
 	return t
 }
 
-// hostTree clones a tree of the host.
 func (c *compiler) hostTree(source string, flags uint64) tree {
 	t := tree{fd: c.Slot(), source: source, flags: flags, classic: c.o.Classic}
 	if c.o.Classic {

@@ -85,7 +85,6 @@ func (m *Marks) of(hidden []Group) *layerMarks {
 	return &layerMarks{groups: m.Groups, left: make(map[string][]string)}
 }
 
-// layerMarks are the Marks that a layer has taken.
 type layerMarks struct {
 	groups []Group
 	left   map[string][]string // by the directories that are in the layer: the names that still have to be marked
@@ -95,7 +94,6 @@ func groupOf(groups []Group, dir string) int {
 	return slices.IndexFunc(groups, func(g Group) bool { return g.Dir == dir })
 }
 
-// missing are the names of g that have no mark.
 func (m *layerMarks) missing(g Group) []string {
 	if m != nil {
 		if left, ok := m.left[g.Dir]; ok {

@@ -45,7 +45,6 @@ func (c *compiler) file(m *mounts.Mount) {
 	c.done(dir)
 }
 
-// write writes all of data.
 func (c *compiler) write(f prog.Slot, data []byte) {
 	if len(data) > 0 {
 		c.Call(prog.SysWrite, f.Arg(), c.Data(data).Arg(), prog.Int(len(data))).Full()

@@ -2,7 +2,6 @@
 
 package netcases
 
-// All returns the table.
 func All() []Case {
 	var all []Case
 	for _, part := range [][]Case{addresses, special, direct, names, resolved, lies, questions, sockets, changes, ends} {

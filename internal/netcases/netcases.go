@@ -62,7 +62,6 @@ type Try struct {
 	Args   []string // the rest
 }
 
-// ParseTry reads a line.
 func ParseTry(line string) Try {
 	f := strings.Fields(line)
 	t := Try{How: f[0], Family: 4}

@@ -119,7 +119,6 @@ func key(name string, typ uint16) string {
 	return strings.ToLower(name) + " " + dns.TypeToString[typ]
 }
 
-// ServeDNS answers one question.
 func (d *DNS) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -96,7 +96,6 @@ func (k *kept) tryKept(a Attempt) error {
 	return pong(fd)
 }
 
-// close closes all.
 func (k *kept) close() {
 	for _, list := range k.made {
 		for _, fd := range list {

@@ -362,7 +362,6 @@ func tryDNS(a Attempt) ([]byte, error) {
 	return buf[:n], err
 }
 
-// kinds are the sockets of "open".
 var kinds = map[string][3]int{
 	"raw":          {unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW},
 	"raw6":         {unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_RAW},

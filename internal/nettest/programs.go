@@ -140,7 +140,6 @@ func (l *listener) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// packets counts them.
 type packets struct {
 	net.PacketConn
 	n atomic.Int32

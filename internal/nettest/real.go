@@ -81,7 +81,6 @@ for t in sys.argv[1:]:
         print("refused")' "$@"`},
 }
 
-// serveHTTP serves until the end of the test.
 func serveHTTP(t testing.TB, l net.Listener, h http.Handler) {
 	s := &http.Server{Handler: h}
 	var running sync.WaitGroup
@@ -92,7 +91,6 @@ func serveHTTP(t testing.TB, l net.Listener, h http.Handler) {
 	})
 }
 
-// serveConns serves each connection until the end of the test.
 func serveConns(t testing.TB, l net.Listener, f func(net.Conn)) {
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -130,7 +128,6 @@ func must(t testing.TB, dir, name string, args ...string) {
 	}
 }
 
-// write writes a file of the service.
 func (s *service) write(t testing.TB, name, text string) string {
 	t.Helper()
 	if err := os.WriteFile(s.file(name), []byte(text), 0o644); err != nil {
@@ -249,7 +246,6 @@ func rename(args []string) error {
 	return syscall.Exec(args[1], args[1:], os.Environ())
 }
 
-// serveModules is a module proxy with one module.
 func serveModules(t testing.TB, s *service) []string {
 	var z bytes.Buffer
 	w := zip.NewWriter(&z)

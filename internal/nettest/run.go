@@ -70,7 +70,6 @@ func Run(t *testing.T, start Start) (tried int) {
 	return tried
 }
 
-// Policy returns the policy of a case.
 func Policy(t testing.TB, rules, own []string) netpolicy.Policy {
 	t.Helper()
 	p, err := netpolicy.ParsePolicy(rules...)

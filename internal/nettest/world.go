@@ -181,7 +181,6 @@ func needWorld(t testing.TB) {
 	}
 }
 
-// ports lists the ports of all tries.
 func ports() (list []uint16) {
 	for _, c := range netcases.All() {
 		for _, line := range c.Tries {

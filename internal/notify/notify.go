@@ -199,7 +199,6 @@ func Base(pid uint32, dir int32) string {
 	return Proc(pid, "fd/"+strconv.Itoa(int(dir)))
 }
 
-// readMem is ReadMemory by /proc/pid/mem.
 func readMem(pid uint32, at uintptr, to []byte) syscall.Errno {
 	fd, err := unix.Open(Proc(pid, "mem"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

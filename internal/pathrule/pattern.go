@@ -272,7 +272,6 @@ func (p *Pattern) rest(i int) State {
 	return s
 }
 
-// Step is the State after the next name.
 func (p *Pattern) Step(s State, name string) (next State) {
 	for i, part := range p.parts {
 		switch {

@@ -43,7 +43,6 @@ func (b *building) withTerminal(p mounts.Plan) mounts.Plan {
 	return p
 }
 
-// privatePlaces are replaced in Base.
 var privatePlaces = [...]string{"/run/", "/var/run/", "/tmp/", "/var/tmp/", "/dev/", "/proc/"}
 
 // Private reports whether a path of the host lies where commands have something of their own instead.

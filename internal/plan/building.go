@@ -35,7 +35,6 @@ func (b *building) note(kind NoticeKind, path, text string) {
 	b.notices = append(b.notices, Notice{kind, path, text})
 }
 
-// roots are those of the session.
 func (b *building) roots() []string {
 	if b.Session == nil {
 		return nil
@@ -49,7 +48,6 @@ func (b *building) noteUnguarded(list []string) {
 	}
 }
 
-// block hides paths.
 func block(list []string) (p mounts.Plan) {
 	for _, path := range list {
 		p = append(p, mounts.Block(path))

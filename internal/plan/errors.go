@@ -16,7 +16,6 @@ type Error struct {
 
 func (e *Error) Error() string { return escape.Failure(e.Op, e.Path, e.Err.Error()) }
 
-// Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
 // OpUse begins the errors about folders.
@@ -25,7 +24,6 @@ const OpUse = "use as project"
 // OpDevice begins the errors about devices.
 const OpDevice = "allow device"
 
-// A RuleError is a mistake in a rule.
 type RuleError struct {
 	Asked bool // it is one of Request.Paths, else of Config.Rules
 	Index int
@@ -34,7 +32,6 @@ type RuleError struct {
 
 func (e *RuleError) Error() string { return fmt.Sprintf("rule %d: %s", e.Index+1, e.Err) }
 
-// Unwrap returns e.Err.
 func (e *RuleError) Unwrap() error { return e.Err }
 
 // A MountError is a folder with another file system in it, which no overlay takes.

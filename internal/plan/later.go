@@ -44,7 +44,6 @@ func (e *LaterError) text() string {
 	return "commands would see a file of such a name that appears in " + escape.Quote(e.Dir) + " later"
 }
 
-// pathRules are all rules.
 func (b *building) pathRules() (list []pathrule.Rule) {
 	for _, r := range slices.Concat(b.Rules, b.Paths) {
 		list = append(list, pathrule.Rule{Access: r.Access, Pattern: r.Pattern})

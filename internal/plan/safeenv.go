@@ -34,7 +34,6 @@ var secretParts = [...][]string{
 	'W': {"WEBHOOK"},
 }
 
-// secretEnds end such names.
 var secretEnds = [...]string{"_KEY", "JWT", "_AUTH", "_PAT", "_PASS", "_PWD", "_PW", "_DSN", "_OTP", "SSHPASS"}
 
 // secretPrefixes begin the names of variables of services.
@@ -47,7 +46,6 @@ var harmlessNames = [...]string{
 	"OPENAI_MODEL", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL",
 }
 
-// secretNames are whole names.
 var secretNames = [...]string{"PASS", "PW", "KEY", "AUTH", "OTP", "BW_SESSION", "KRB5CCNAME", "SUDO_COMMAND"}
 
 func secretName(name, value string) bool {

@@ -13,7 +13,6 @@ import (
 // permissions.
 type Cause uint8
 
-// The causes.
 const (
 	NoCause        Cause = iota
 	HostCause            // the host's files are read-only
@@ -223,7 +222,6 @@ func (s *Sandbox) shown(p *Place, m *mounts.Mount, layer Layer) {
 	}
 }
 
-// protects reports whether a rule protects a path.
 func (s *Sandbox) protects(name string) bool {
 	return slices.ContainsFunc(s.Rules, func(r pathrule.Rule) bool { return r.Access == Protect && r.Pattern.Covers(name) })
 }

@@ -17,7 +17,6 @@ var workspacePrivate = [...]string{"/proc", "/dev", "/tmp"}
 // WorkspaceSystem are the paths of the host that are laid over a workspace that is the root.
 var WorkspaceSystem = [...]string{"/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc/resolv.conf", "/etc/hosts", "/etc/ssl", "/etc/alternatives"}
 
-// workspacePath is PATH there.
 const workspacePath = "/.venv/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 var (

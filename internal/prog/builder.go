@@ -26,7 +26,6 @@ func Int[T ~int | ~int32 | ~int64 | ~uint32 | ~uint64 | ~uintptr | ~uint | ~uint
 	return Arg{KindImm, uint64(v)}
 }
 
-// AtCwd is AT_FDCWD.
 var AtCwd = Int(-100)
 
 // Null is a null pointer.
@@ -160,7 +159,6 @@ func (b *Builder) Step(op, path string) {
 	b.step = uint32(len(b.p.Steps) - 1)
 }
 
-// StepIn is Step for a name in a directory.
 func (b *Builder) StepIn(op, dir, name string) {
 	if b.fixed {
 		return
@@ -187,7 +185,6 @@ func (b *Builder) Part(part Part) {
 // maxSlots is how many slots a Program can have: Op.Out counts from 1.
 const maxSlots = math.MaxUint16
 
-// Slot reserves a slot.
 func (b *Builder) Slot() Slot {
 	if n := len(b.free); n > 0 {
 		s := b.free[n-1]
@@ -388,7 +385,6 @@ func (b *Builder) Text(s string) Text {
 	return Text{off.Arg(), len(s)}
 }
 
-// TextBytes is Text for bytes.
 func (b *Builder) TextBytes(v []byte) Text { return Text{b.Data(v).Arg(), len(v)} }
 
 // Number adds a number as a string.

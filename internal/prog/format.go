@@ -396,7 +396,6 @@ var (
 	}
 )
 
-// flagsOf names the flags of argument n of s.
 func flagsOf(s Sys, n int) []constant {
 	switch {
 	case s == SysOpenTree, s == SysMountSetattr, s == SysStatx && n == 2:

@@ -42,7 +42,6 @@ func (b *Builder) OpenProc() Slot {
 	return at
 }
 
-// OneID is an id map of one id.
 func (b *Builder) OneID(inside, outside uint32) Text {
 	var line [32]byte
 	text := strconv.AppendUint(line[:0], uint64(inside), 10)

@@ -3,7 +3,6 @@ package prog
 // Part is the part of a step that failed, where that makes a difference.
 type Part uint8
 
-// The parts.
 const (
 	PartNone    Part = iota
 	PartSource       // finding the source

@@ -125,7 +125,6 @@ const partShift = 16
 // WithErrno is the number of an error that says its part.
 func (p Part) WithErrno(e syscall.Errno) syscall.Errno { return e | syscall.Errno(p)<<partShift }
 
-// SplitErrno undoes WithErrno.
 func SplitErrno(e uint32) (syscall.Errno, Part) {
 	return syscall.Errno(e & (1<<partShift - 1)), Part(e >> partShift)
 }
@@ -148,7 +147,6 @@ func (r *Record) Process() int {
 	return int(r.Value)
 }
 
-// RecordSize is the size of a Record on the pipe.
 const RecordSize = unsafe.Sizeof(Record{})
 
 // Kinds of Record.

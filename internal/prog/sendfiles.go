@@ -4,7 +4,6 @@ package prog
 
 import "syscall"
 
-// SendFiles adds the sending of the descriptors in fds on a socket.
 func (b *Builder) SendFiles(sock, flags Arg, fds []Slot) Ref {
 	// struct cmsghdr, and behind it the descriptors, with room for one too many.
 	control := b.Words(uint64(syscall.CmsgLen(4*len(fds))), syscall.SOL_SOCKET|syscall.SCM_RIGHTS<<32)

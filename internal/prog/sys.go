@@ -249,7 +249,6 @@ var openFlags = [...]struct {
 	{"O_NONBLOCK", [2]uint32{0x800, 0x800}},
 }
 
-// bits is f as the architecture numbers it.
 func (f OpenFlag) bits(a Arch) (v uint64) {
 	for i := range openFlags {
 		if f&(1<<i) != 0 {

@@ -37,7 +37,6 @@ func TestChildFollowsItsRules(t *testing.T) {
 	}
 }
 
-// follows checks one file.
 func follows(t *testing.T, fset *token.FileSet, name string) {
 	t.Helper()
 	f, err := parser.ParseFile(fset, name, nil, parser.ParseComments|parser.SkipObjectResolution)
@@ -132,7 +131,6 @@ func program(n int) []byte {
 	return b.Program().Block()
 }
 
-// spoil returns a block with one word changed.
 func spoil(block []byte, field uintptr, v uint32) []byte {
 	c := words(block)
 	binary.NativeEndian.PutUint32(c[field:], v)

@@ -224,7 +224,6 @@ func (p place) isOf(file sys.FD) bool {
 	return err == nil && p.is(&st)
 }
 
-// statOf looks at an open file.
 func statOf(file sys.FD) (st unix.Statx_t, err error) {
 	err = sys.Statx(int(file), "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st)
 	return st, err

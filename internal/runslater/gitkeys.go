@@ -16,7 +16,6 @@ var executingNames = []string{
 	"pager", "process", "program", "providers", "receivepack", "smudge", "textconv", "tunnel", "uploadpack", "vcs",
 }
 
-// executingEnds are ends of such names.
 var executingEnds = []string{"cmd", "command", "hook", "program", "prog", "askpass", "editor", "pager", "helper"}
 
 // executingKey reports whether it is one of more of them, by section and name.

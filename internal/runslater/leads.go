@@ -317,7 +317,6 @@ func Leads(text string) (list []Lead) {
 	return list
 }
 
-// maxPath is PATH_MAX of the kernel.
 const maxPath = 4096
 
 // words returns the words of a command that may be files: all words except git's own in an alias, what follows "=" or

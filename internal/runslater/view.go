@@ -8,7 +8,6 @@ import (
 // A Kind says what is at a path. The zero Kind: nothing.
 type Kind uint8
 
-// The kinds.
 const (
 	Missing Kind = iota
 	File

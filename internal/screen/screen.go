@@ -196,7 +196,6 @@ func (s *Screen) Guard() {
 	}
 }
 
-// Events returns the channel of events.
 func (s *Screen) Events() <-chan Event { return s.events }
 
 // Size returns the window's size, 80 by 24 if the terminal does not know it.

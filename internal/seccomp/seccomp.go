@@ -45,7 +45,6 @@ const x32Calls = 0x40000000
 // A Filter is one that is being written.
 type Filter []unix.SockFilter
 
-// Add adds an instruction.
 func (f *Filter) Add(code uint16, jt, jf uint8, k uint32) {
 	*f = append(*f, unix.SockFilter{Code: code, Jt: jt, Jf: jf, K: k})
 }

@@ -83,7 +83,6 @@ func parseKeys(body []byte) ([]Key, error) {
 	return list, nil
 }
 
-// appendKeys is the answer with a list.
 func appendKeys(list []Key) []byte {
 	b := binary.BigEndian.AppendUint32(nil, uint32(len(list)))
 	for _, k := range list {

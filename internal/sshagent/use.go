@@ -107,7 +107,6 @@ type binding struct {
 // maxBindings of a connection, as OpenSSH has it.
 const maxBindings = 16
 
-// parseBinding reads a session-bind.
 func parseBinding(body []byte) (b binding, ok bool) {
 	r := reader{b: body}
 	b.host, b.session = r.text(), r.text()

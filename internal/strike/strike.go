@@ -19,7 +19,6 @@ import (
 // An Action is what happens at the call that a Plan names. The zero Action is Kill.
 type Action uint8
 
-// The actions.
 const (
 	Kill      Action = iota // the program is killed before the call is done
 	KillAfter               // it is killed when the call was done
@@ -213,7 +212,6 @@ func (t *tracer) reap() error {
 	}
 }
 
-// kill kills all that is traced.
 func (t *tracer) kill() {
 	t.dying = true
 	for tid := range t.threads {

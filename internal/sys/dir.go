@@ -105,7 +105,6 @@ func Mkdir(dir int, name string, perm uint32) error {
 	return unix.Fchmodat(dir, name, st.Mode&0o7777|0o700, 0)
 }
 
-// MkdirAll is os.MkdirAll with Mkdir.
 func MkdirAll(path string, perm uint32) error {
 	var st unix.Stat_t
 	err := unix.Stat(path, &st)

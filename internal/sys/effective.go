@@ -4,7 +4,6 @@ package sys
 
 import "golang.org/x/sys/unix"
 
-// AllCapabilities are all that there can be.
 const AllCapabilities = 1<<64 - 1
 
 // Lower takes capabilities from the effective ones of this thread, which has to be locked. After back it has those that it

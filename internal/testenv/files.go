@@ -14,7 +14,6 @@ import (
 
 var update = flag.Bool("update", false, "write golden files instead of comparing with them")
 
-// Golden compares got with testdata/name.
 func Golden(t testing.TB, name string, got []byte) {
 	t.Helper()
 	name = filepath.Join("testdata", name)

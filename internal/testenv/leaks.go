@@ -135,7 +135,6 @@ func Reap() {
 	}
 }
 
-// FindProcess is the process with that id.
 func FindProcess(pid string) (p Process, ok bool) {
 	b, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {

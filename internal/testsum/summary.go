@@ -148,7 +148,6 @@ func hint(reason string) string {
 	return hints[reason]
 }
 
-// line is the summary.
 func (s *summary) line(root bool) string {
 	text := fmt.Sprintf("%d ran, %d skipped", s.ran, s.skipped)
 	if s.failed > 0 {

@@ -44,7 +44,6 @@ type Content struct {
 	Open func() (io.ReadCloser, error)
 }
 
-// Bytes is the content data.
 func Bytes(data []byte) Content {
 	return Content{int64(len(data)), func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }}
 }

@@ -34,7 +34,6 @@ type call struct {
 
 const noArg = -1
 
-// newCalls are the calls that all architectures have.
 var newCalls = []call{
 	{nr: unix.SYS_FCHMOD, deed: mode, dir: 0, path: noArg, arg: 1, flags: noArg},
 	{nr: unix.SYS_FCHMODAT, deed: mode, dir: 0, path: 1, arg: 2, flags: noArg},

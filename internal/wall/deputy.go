@@ -227,7 +227,6 @@ func errnoOf(err error) syscall.Errno {
 	return syscall.EIO
 }
 
-// read reads a string from the memory of a thread.
 func (d *Deputy) read(thread uint32, at uintptr) (string, syscall.Errno) {
 	return notify.ReadString(thread, at, d.text[:])
 }

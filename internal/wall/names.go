@@ -134,7 +134,6 @@ func (s *names) open(d *Deputy, l notify.Listener, n *notify.Notification, c ope
 	}
 }
 
-// terminal returns the number of the terminal that a path names.
 func terminal(name string) (number string, ok bool) {
 	number, ok = strings.CutPrefix(name, terminals)
 	if v, err := strconv.ParseUint(number, 10, 31); !ok || err != nil || strconv.FormatUint(v, 10) != number {

@@ -53,7 +53,6 @@ func isUnix(fd sys.FD) bool {
 	return err == nil && domain == unix.AF_UNIX
 }
 
-// listenUnix makes a socket listen that is bound to a file.
 func (s *sockets) listenUnix(ino uint64, fd sys.FD, backlog int) syscall.Errno {
 	file, _, e := boundTo(ino)
 	switch {
@@ -96,7 +95,6 @@ func (d *Deputy) connectUnix(l notify.Listener, n *notify.Notification, ino uint
 	d.sockets.connectFile(l, n.ID, ino, file)
 }
 
-// connectFile connects a socket to the one that listens at an open file. It closes that file.
 func (s *sockets) connectFile(l notify.Listener, id, ino uint64, file sys.FD) {
 	if !s.begin(l, id, ino, func(fd sys.FD) syscall.Errno {
 		defer file.Close()

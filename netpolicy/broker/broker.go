@@ -116,7 +116,6 @@ const (
 	resolveBacklog = 64
 )
 
-// wanted returns the sockets that the sandbox makes for the Broker.
 func (b *Broker) wanted() []sandbox.Socket {
 	port53 := []byte{unix.AF_INET, 0, 0, resolverPort, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0} // struct sockaddr_in
 	all := []sandbox.Socket{
@@ -224,7 +223,6 @@ func (b *Broker) start(l *os.File, sockets []*os.File) error {
 	return nil
 }
 
-// drop closes one of the sockets.
 func (b *Broker) drop(which int) { _ = b.sockets[which].Close() }
 
 // Close ends the Broker: from then on the calls that it would have answered fail with ENOSYS, UDP

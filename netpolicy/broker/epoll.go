@@ -138,7 +138,6 @@ func swapHere(regs []registration, old, fresh int) (e syscall.Errno) {
 	return 0
 }
 
-// swapOne is swap for one registration.
 func swapOne(instance, old, fresh, number, saved int, event *unix.EpollEvent) (e syscall.Errno) {
 	all, before := ^uint64(0), uint64(0)
 	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&before)), 8, 0, 0)

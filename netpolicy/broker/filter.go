@@ -10,7 +10,6 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// A coder writes a filter.
 type coder struct{ seccomp.Filter }
 
 // call adds the code for a system call; body ends with a verdict.
@@ -56,7 +55,6 @@ func traps(others nsexec.Filter) nsexec.Filter {
 	return append(nsexec.Filter(c.Filter), others...)
 }
 
-// allowAll is a filter that allows everything.
 func allowAll() nsexec.Filter {
 	var c coder
 	c.Allow()

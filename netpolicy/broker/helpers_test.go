@@ -98,7 +98,6 @@ func tcp(to string) int { return must(unix.Socket(family(to), unix.SOCK_STREAM|u
 // udp is one for datagrams.
 func udp(to string) int { return must(unix.Socket(family(to), unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)) }
 
-// word is an error in a word.
 func word(err error) string {
 	if err == nil || err == syscall.Errno(0) {
 		return "ok"
@@ -120,7 +119,6 @@ func hello(fd int) {
 	fmt.Print(string(b[:n]))
 }
 
-// helpConnect connects to each address.
 func helpConnect(args []string) int {
 	for _, to := range args {
 		fd := tcp(to)
@@ -188,7 +186,6 @@ func helpMessages(args []string) int {
 	return 0
 }
 
-// sendmmsg sends one message to each.
 func sendmmsg(fd int, to ...string) error {
 	type mmsghdr struct {
 		unix.Msghdr
@@ -382,7 +379,6 @@ func rawConnect(fd int, family uint16) error {
 	return nil
 }
 
-// helpSockets makes sockets of all kinds.
 func helpSockets([]string) int {
 	for _, s := range []struct {
 		name                   string
@@ -474,7 +470,6 @@ func helpInside(args []string) int {
 	return 0
 }
 
-// helpUnix connects unix sockets.
 func helpUnix([]string) int {
 	l := must(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0))
 	must(0, unix.Bind(l, &unix.SockaddrUnix{Name: "/mnt/socket"}))

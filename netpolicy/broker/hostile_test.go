@@ -133,7 +133,6 @@ func crowded() (at unix.Sockaddr, accept func() int) {
 	}
 }
 
-// crowd fills it.
 func crowd(at unix.Sockaddr) {
 	for range 3 {
 		_ = unix.Connect(must(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)), at)

@@ -111,7 +111,6 @@ func (c *call) again(to *sockaddr) syscall.Errno {
 	}
 }
 
-// setPath makes the address a path.
 func (a *sockaddr) setPath(path string) {
 	a.n = 2 + copy(a.b[2:], path)
 	a.b[a.n] = 0

@@ -72,7 +72,6 @@ func (r *rules) hostLoopback(to netip.AddrPort) bool {
 	return r.allow["tcp:"+to.String()]
 }
 
-// options are those of a Broker with these rules.
 func (r *rules) options() broker.Options {
 	return broker.Options{Decide: r.decide, HostLoopback: r.hostLoopback}
 }
@@ -94,7 +93,6 @@ func attachOptions(t testing.TB, c *nsexec.Cmd, o broker.Options) *broker.Broker
 	return b
 }
 
-// publishing are options that publish a port.
 func publishing(port uint16) broker.Options {
 	return broker.Options{Publish: []broker.Port{{Inside: port, Host: netip.MustParseAddrPort("127.0.0.1:0")}}}
 }

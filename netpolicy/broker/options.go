@@ -90,7 +90,6 @@ type usual struct {
 	congestion [16]byte // a name, see TCP_CONGESTION
 }
 
-// settingsOf are the settings of a family.
 func settingsOf(domain int) []setting {
 	if domain == unix.AF_INET6 {
 		return settings[:]

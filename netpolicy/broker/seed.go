@@ -23,13 +23,11 @@ type seed struct {
 	socket, listener int
 }
 
-// seedSockets are the sockets that the sandbox makes for a seed.
 func seedSockets(domain int) []sandbox.Socket {
 	s := sandbox.Socket{Domain: domain, Type: unix.SOCK_STREAM}
 	return []sandbox.Socket{s, s}
 }
 
-// start gives a seed its sockets.
 func (s *seed) start(socket, listener int) error {
 	s.socket, s.listener = socket, listener
 	err := unix.SetNonblock(socket, true)
@@ -125,7 +123,6 @@ func dial(fd int, to unix.Sockaddr) error {
 	return err
 }
 
-// ready waits for an event.
 func ready(fd int, event int16) error {
 	p := [1]unix.PollFd{{Fd: int32(fd), Events: event}}
 	n := 0

@@ -53,7 +53,6 @@ func (s *server) copy(pid uint32, number int) (*task, sys.FD, syscall.Errno) {
 	return t, fd, e
 }
 
-// forget forgets all callers.
 func (s *server) forget() {
 	for _, t := range s.tasks {
 		t.close()

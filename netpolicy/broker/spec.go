@@ -52,5 +52,4 @@ func (e *Error) Error() string {
 	return e.Op + " " + e.Path + ": " + e.Err.Error()
 }
 
-// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }

@@ -23,7 +23,6 @@ import (
 // host" for UDP, which never leaves a loopback device. Programs are in it without any
 // privilege.
 
-// worldAddresses are its host's.
 var worldAddresses = []string{"198.51.100.1", "2001:db8:1::1"}
 
 // inWorld runs a helper in a world, and returns what it said.

@@ -62,7 +62,6 @@ func bpfName(s string) (name [16]byte) {
 	return name
 }
 
-// A bpfMap is a map in the kernel.
 type bpfMap struct {
 	fd  sys.FD
 	key uint32 // size
@@ -159,7 +158,6 @@ func verify(spec *programSpec, text []byte, explain bool) (sys.FD, error) {
 // logSize holds the log of the largest program.
 const logSize = 1 << 20
 
-// refusedError is a refusal of the verifier.
 type refusedError struct {
 	errno unix.Errno
 	log   string // its last lines; empty: it says nothing
@@ -286,7 +284,6 @@ func putAll[K, V any](m bpfMap, keys []K, values []V) error {
 	return nil
 }
 
-// removeAll deletes elements.
 func removeAll[K any](m bpfMap, keys []K) error {
 	for len(keys) > 0 {
 		attr := batch{keys: unsafe.Pointer(&keys[0]), count: uint32(len(keys)), fd: uint32(m.fd)}

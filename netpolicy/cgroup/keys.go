@@ -55,7 +55,6 @@ func newPublishedKey(sandbox uint64, port uint16) (k publishedKey) {
 	return k
 }
 
-// newSandbox is a struct sandbox.
 func newSandbox(generation, previous uint32, o *Options) (v [40]byte) {
 	binary.LittleEndian.PutUint32(v[0:], generation)
 	if o.AllowAll {
@@ -80,7 +79,6 @@ const overlap = time.Second
 
 const allowAll = 1 // enum flags
 
-// keys are all keys of one generation.
 type keys struct {
 	blocks  []blockKey
 	single  map[blockKey]uint32 // blocks of one address, with their sets

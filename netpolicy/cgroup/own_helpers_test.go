@@ -18,7 +18,6 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// tryBind binds a TCP socket.
 func tryBind(addr string) error {
 	a, err := netip.ParseAddrPort(addr)
 	if err != nil {

@@ -41,7 +41,6 @@ func leaks(t testing.TB) {
 	testenv.Leaks(t, nsexec.Shutdown)
 }
 
-// load loads the programs for a test.
 func load(t testing.TB) *cgroup.Programs {
 	t.Helper()
 	testenv.NeedRoot(t)
@@ -60,7 +59,6 @@ func load(t testing.TB) *cgroup.Programs {
 	return p
 }
 
-// newTable is a table with these rules.
 func newTable(t testing.TB, rules ...string) *netpolicy.Table {
 	t.Helper()
 	table, err := netpolicy.NewTable(policy(t, rules...))
@@ -103,7 +101,6 @@ func (d *decisions) count(hook cgroup.Hook, dst string, allowed bool) (n uint64)
 	return n
 }
 
-// enforce makes an enforcer for a test.
 func enforce(t testing.TB, p *cgroup.Programs, table *netpolicy.Table, o cgroup.Options) *cgroup.Enforcer {
 	t.Helper()
 	e, err := p.Enforce(table, o)
@@ -198,7 +195,6 @@ func (b *box) read() string {
 	return strings.TrimSuffix(answer, "\n")
 }
 
-// want compares.
 func (b *box) want(line, want string) {
 	b.t.Helper()
 	if got := b.do(line); got != want {

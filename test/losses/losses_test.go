@@ -284,7 +284,6 @@ func (a *author) choose(views ...view) string {
 	return slices.Sorted(maps.Keys(v))[a.IntN(len(v))]
 }
 
-// anyTime accepts each time.
 func anyTime(string, object, object) bool { return true }
 
 // session is a world in which a command has taken some steps, fewer than most+2, in a session. Nil: it changed nothing but times.

@@ -2,7 +2,6 @@
 
 package tools
 
-// archiveTasks are about packers.
 var archiveTasks = []task{
 	{name: "tar", slow: true, setup: "mkdir -p d/e; echo a >d/a; ln d/a d/h; ln -s a d/l; chmod 640 d/a; touch -d @99 d/a; touch -h -d @98 d/l", run: "tar -czf t.tgz d && rm -r d && tar -xpzf t.tgz && stat -c '%n %a %h %Y' d/a d/l && rm t.tgz", then: "stat -c '%n %a %h %Y' d/a d/h d/l"},
 	{name: "tar over an existing tree", setup: "mkdir d; echo a >d/a; tar -cf t.tar d; echo changed >d/a; echo b >d/b", run: "tar -xf t.tar && cat d/a d/b && tar -xf t.tar --recursive-unlink && ls d"},

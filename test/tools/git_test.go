@@ -4,7 +4,6 @@ package tools
 
 const gitSetup = "git init -q -b main; printf '1\\n2\\n3\\n' >f; mkdir d; echo g >d/g; git add .; git commit -qm first; "
 
-// gitTasks are about git and its relatives.
 var gitTasks = []task{
 	{name: "git init and commit", slow: true, needs: "git", run: "git init -q -b main && echo a >a && git add a && git commit -qm x && git log --format=%T && git status --porcelain", then: "git fsck --strict; git log --format=%H"},
 	{name: "git commit in a repository", needs: "git", setup: gitSetup, run: "echo 4 >>f && git commit -qam second && git log --format='%s %T'", then: "git status --porcelain; git log --format=%H; git fsck"},

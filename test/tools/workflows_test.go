@@ -2,7 +2,6 @@
 
 package tools
 
-// cMakefile builds what cSetup wrote.
 const cMakefile = cSetup + "printf 'prog: main.o f.o\\n\\tcc -o $@ $^\\n%%.o: %%.c\\n\\tcc -c -o $@ $<\\n' >Makefile; "
 
 // workflowTasks are longer ways of working, with programs that other tasks do not use.

@@ -39,7 +39,6 @@ func Failed(status *int) {
 	}
 }
 
-// FileSystem names the file system that a path is on.
 func FileSystem(path string) string {
 	table, err := mounts.ReadMountinfo()
 	Check(err)
@@ -71,7 +70,6 @@ func (r *Race) Rounds(n int, one func()) {
 	}
 }
 
-// Time measures f.
 func (r *Race) Time(name string, f func() error) {
 	for _, dir := range r.Dirs {
 		Check(flush(dir))

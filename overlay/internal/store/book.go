@@ -46,7 +46,6 @@ func (b *Book) Close() {
 // Flush waits until the list is on disk.
 func (b *Book) Flush() error { return b.State.FlushDir(PendingName) }
 
-// AddTo adds what Flush waits for to f.
 func (b *Book) AddTo(f *tree.Flusher) error { return f.AddDir(b.State, PendingName) }
 
 // MarkPending puts the session on the list of sessions to recover, until Unmark.
@@ -96,7 +95,6 @@ func (b *Book) unlist() error {
 
 const BookName = "doors"
 
-// BookEntry is a line of the book.
 type BookEntry struct {
 	Upper bool   `json:"upper,omitempty"` // of the session's own directory, not of the project's
 	Root  int    `json:"root"`

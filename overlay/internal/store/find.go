@@ -29,7 +29,6 @@ type noSession string
 
 func (e noSession) Error() string { return string(e) }
 
-// Is makes it an fs.ErrNotExist.
 func (noSession) Is(target error) bool { return target == fs.ErrNotExist }
 
 // ErrNoSession says that a session does not exist.

@@ -179,7 +179,6 @@ func DecodeMeta(data []byte) (*Meta, error) {
 	return &m, nil
 }
 
-// ReadMeta reads the meta file of the session directory dir.
 func ReadMeta(dir *tree.Handle) (*Meta, error) {
 	data, err := dir.ReadFile(MetaName, MetaMost)
 	if err == unix.EFBIG {
@@ -273,7 +272,6 @@ func (m *Meta) LastTx() int {
 	return m.Done[len(m.Done)-1]
 }
 
-// RootOf returns the number of the root with this path.
 func (m *Meta) RootOf(path Text) (int, bool) {
 	for i, r := range m.Roots {
 		if r.Path == path {

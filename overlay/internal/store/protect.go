@@ -22,7 +22,6 @@ func ParseProtected(text string) (pathrule.Pattern, error) {
 	return p, err
 }
 
-// AddProtected adds patterns that are not there yet.
 func (m *Meta) AddProtected(patterns []string) error {
 	for _, text := range patterns {
 		if _, err := ParseProtected(text); err != nil {

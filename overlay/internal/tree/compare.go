@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// accessParts compares modes and owners.
 func accessParts(a, b Stat) Parts {
 	return Parts{Mode: a.Perm() != b.Perm(), Owner: a.UID != b.UID || a.GID != b.GID}
 }
@@ -95,7 +94,6 @@ func (f *frame) traits(name string, n *Diff) (up, low Traits, err error) {
 	return up, low, err
 }
 
-// compareFiles is compare for regular files.
 func (w *Walk) compareFiles(f *frame, name string, n *Diff) error {
 	up, low, err := f.traits(name, n)
 	if err != nil {

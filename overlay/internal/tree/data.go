@@ -124,7 +124,6 @@ func copyData(ctx context.Context, dst, src *Handle, st Stat) error {
 	return sys.Retry(func() error { return unix.Ftruncate(int(dst.FD), st.Size) })
 }
 
-// copyRange copies the bytes from off to end.
 func copyRange(ctx context.Context, dst, src *Handle, off, end int64) error {
 	for off < end {
 		if err := ctx.Err(); err != nil {

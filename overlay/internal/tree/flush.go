@@ -48,7 +48,6 @@ func (f *Flusher) AddFile(h *Handle) error {
 	return f.bound()
 }
 
-// AddDir adds the directory name below h.
 func (f *Flusher) AddDir(h *Handle, name string) error {
 	d, err := h.OpenDir(name)
 	if err != nil {
@@ -92,7 +91,6 @@ func (f *Flusher) Wait() error {
 	return flushEach(list)
 }
 
-// flushSystems flushes the file systems that objects are on.
 func flushSystems(list []*Handle) error {
 	done := map[uint64]bool{}
 	for _, h := range list {
@@ -108,7 +106,6 @@ func flushSystems(list []*Handle) error {
 	return nil
 }
 
-// flushEach flushes objects one by one.
 func flushEach(list []*Handle) error {
 	threads := min(flushThreads, len(list))
 	errs := make([]error, threads)

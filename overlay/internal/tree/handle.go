@@ -37,7 +37,6 @@ func (h *Handle) Close() {
 	}
 }
 
-// OSFile gives the descriptor to an os.File with that name.
 func (h *Handle) OSFile(name string) *os.File { return os.NewFile(uintptr(h.FD), name) }
 
 // Mkdir makes the directory name in h, mode 0700.
@@ -79,7 +78,6 @@ func (h *Handle) Append(name string) (*Handle, error) {
 	return Openat2(h.FD, name, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND|unix.O_NOFOLLOW, 0o600, beneath)
 }
 
-// ReadFile reads a regular file of at most that many bytes.
 func (h *Handle) ReadFile(name string, most int64) ([]byte, error) {
 	f, err := h.Open(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 	if err != nil {
@@ -133,7 +131,6 @@ func (h *Handle) FlushDir(name string) error {
 	return d.Fsync()
 }
 
-// OpenDir opens the directory name below h for reading.
 func (h *Handle) OpenDir(name string) (*Handle, error) {
 	return h.Open(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 }

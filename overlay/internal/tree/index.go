@@ -49,7 +49,6 @@ type checksum interface {
 
 func NewSum() checksum { return crc32.New(crc32.MakeTable(crc32.Castagnoli)) }
 
-// WriteIndex writes the index of the roots to w.
 func WriteIndex(w io.Writer, roots []*Node) error {
 	sum := NewSum()
 	buf := bufio.NewWriterSize(io.MultiWriter(w, sum), 64<<10)
@@ -117,7 +116,6 @@ func (e *indexWriter) node(n *Node) {
 	}
 }
 
-// ReadIndex reads what WriteIndex wrote.
 func ReadIndex(r io.Reader) ([]*Node, error) {
 	d := indexReader{r: bufio.NewReaderSize(r, 64<<10), sum: NewSum()}
 	magic := make([]byte, len(IndexMagic))

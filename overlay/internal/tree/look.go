@@ -46,7 +46,6 @@ func (w *Walk) TakeRepos() []string {
 	return list
 }
 
-// look looks at some of the names.
 func (w *Walk) look(f *frame, names []string, sights []sight, from, to int) {
 	for i := from; i < to; i++ {
 		l := &sights[i]
@@ -151,7 +150,6 @@ func (w *Walk) enter(f, sub *frame, name string, n *Diff) (err error) {
 	return err
 }
 
-// fill makes n a change at a path.
 func (w *Walk) fill(n *Diff, path string) {
 	n.At, n.Changed = path, true
 	if n.HasLow && n.Low.IsDir() && !(n.HasUp && n.Up.IsDir()) {

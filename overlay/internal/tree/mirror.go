@@ -36,7 +36,6 @@ type projectCopier struct {
 	from Tree
 }
 
-// errGone says that a directory is gone.
 var errGone = errors.New("the directory went away")
 
 // MakeMirror copies what is in from to the empty directory top.

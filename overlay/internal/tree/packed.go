@@ -39,7 +39,6 @@ type Node struct {
 // Child returns the object name in a directory, nil for none.
 func (n *Node) Child(name string) *Node { return n.byName[name] }
 
-// seal makes Child find the children.
 func (n *Node) seal() {
 	n.byName = make(map[string]*Node, len(n.Children))
 	for _, c := range n.Children {
@@ -66,7 +65,6 @@ func (t *Packed) At(path string) (Dir, error) {
 	return descend(&packedDir{t, t.Root}, path)
 }
 
-// A packedDir is a directory of a Packed.
 type packedDir struct {
 	t *Packed
 	n *Node

@@ -16,7 +16,6 @@ func SplitPath(p string) (dir, name string) {
 	return strings.TrimSuffix(dir, "/"), name
 }
 
-// JoinPath joins a directory ("." for the root) and a name.
 func JoinPath(dir, name string) string {
 	if dir == "." {
 		return name

@@ -123,7 +123,6 @@ func (t *Real) tell(path string, st Stat) error {
 	return t.Book(path, st.Ino, st.Perm())
 }
 
-// A realDir is a directory of a Real.
 type realDir struct {
 	t      *Real
 	path   string

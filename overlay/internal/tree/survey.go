@@ -27,7 +27,6 @@ type Survey struct {
 // another time.
 var SurveyAge = 2 * time.Second // a variable for tests
 
-// SurveyOf makes a survey of a directory.
 func SurveyOf(d Dir, name string, want func(string) bool) (*Survey, error) {
 	real, ok := d.(*realDir)
 	if !ok {

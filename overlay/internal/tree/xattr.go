@@ -266,7 +266,6 @@ type Traits struct {
 	Lists Xattrs
 }
 
-// traitsOf evaluates the names of attributes.
 func traitsOf(names []string) (Traits, error) {
 	var t Traits
 	for _, name := range names {

@@ -175,7 +175,6 @@ type Stage struct {
 	Before int64      `json:"before"` // modification time of Dir, in nanoseconds since 1970
 }
 
-// StageMark begins the names of stages.
 const StageMark = ".nsrun-"
 
 // stages is written before any of them is made.

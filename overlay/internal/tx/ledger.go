@@ -38,7 +38,6 @@ func (l *Ledger) Set(at store.Place, st store.Settled) {
 	l.At[at] = st
 }
 
-// Save stores the ledger in m.
 func (l *Ledger) Save(m *store.Meta) {
 	m.Settled = l.List()
 	m.Files = nil

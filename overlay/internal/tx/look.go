@@ -36,7 +36,6 @@ func (t *Tx) reader(root int) *tree.Real {
 		}}
 }
 
-// look looks at a place of the project.
 func (t *Tx) look(at store.Place) (tree.Stat, bool) {
 	dir, name := tree.SplitPath(at.Path)
 	if at.Path == "." {

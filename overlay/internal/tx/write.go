@@ -57,7 +57,6 @@ func (c *Writer) Stage(ctx context.Context) error {
 	return nil
 }
 
-// makeMove makes all new objects of a move.
 func (c *Writer) makeMove(i int) error {
 	m := c.Tx.Journal.Moves[i]
 	k := m.First

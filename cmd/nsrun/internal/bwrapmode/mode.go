@@ -13,7 +13,6 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// run is one run.
 type run struct {
 	cfg     *bwrap.Config
 	cmd     *nsexec.Cmd

@@ -18,7 +18,6 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// readFD is readFD for parsing.
 func (r *run) readFD(fd int) ([]byte, error) {
 	r.read = append(r.read, fd)
 	return readFD(fd)

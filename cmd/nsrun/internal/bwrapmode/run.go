@@ -111,7 +111,6 @@ func haveUserNamespaces() bool {
 	return err != nil || string(b) != "0\n"
 }
 
-// start starts COMMAND.
 func (r *run) start() error {
 	if r.cfg.ForwardSignals {
 		r.signals = make(chan os.Signal, 16)

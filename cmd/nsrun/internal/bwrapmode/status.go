@@ -57,7 +57,6 @@ type namespaceID struct {
 	inode uint64
 }
 
-// namespaces are the namespaces of a process that are new.
 func (r *run) namespaces(pid int) (ids []namespaceID, err error) {
 	dir := "/proc/" + strconv.Itoa(pid) + "/ns"
 	for _, n := range [...]struct {
@@ -79,7 +78,6 @@ func (r *run) namespaces(pid int) (ids []namespaceID, err error) {
 	return ids, nil
 }
 
-// exitJSON tells the exit status.
 func exitJSON(status int) []byte {
 	return append(strconv.AppendInt([]byte(`{ "exit-code": `), int64(status), 10), " }\n"...)
 }

@@ -43,7 +43,6 @@ func OpenOutput() *Output {
 	return o
 }
 
-// page starts the pager.
 func (o *Output) page() bool {
 	command := "less"
 	for _, name := range [...]string{"PAGER", "NSRUN_PAGER"} {

@@ -15,7 +15,6 @@ import (
 // not by what was typed for it and was not read, not by a mode in which no answer
 // gets through.
 
-// IsTerminal reports whether f is a terminal.
 func IsTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil

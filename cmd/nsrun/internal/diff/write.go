@@ -84,7 +84,6 @@ func (d *diffWriter) line(colour string, text []byte) {
 	d.w.WriteByte('\n')
 }
 
-// change writes one object.
 func (d *diffWriter) change(c overlay.Change) error {
 	words, err := d.words(c)
 	old, new := sides(c)

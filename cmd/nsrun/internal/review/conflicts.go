@@ -20,7 +20,6 @@ type undecided struct {
 	prefer overlay.Preference // Refuse: that is not decided
 }
 
-// preferNames are what decisions are called.
 var preferNames = [...]string{overlay.Refuse: "?", overlay.Theirs: "theirs", overlay.Ours: "ours", overlay.Merge: "merge"}
 
 // conflictPage lists both sides of what both sides changed.

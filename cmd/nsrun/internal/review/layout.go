@@ -49,7 +49,6 @@ func (m *model) resize(width, height int) {
 	m.settle()
 }
 
-// setDiff is given the diff of a row.
 func (m *model) setDiff(row int, d *diffText) {
 	if row != m.diffOf {
 		m.diffTop, m.diffLeft = 0, 0

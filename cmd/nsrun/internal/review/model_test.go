@@ -35,7 +35,6 @@ func reviewChanges(lines ...string) []overlay.Change {
 	return list
 }
 
-// openReview is a review in which all directories are open.
 func openReview(lines ...string) *model {
 	m := newModel("id", reviewChanges(lines...), false)
 	m.unfoldAll(true)

@@ -67,7 +67,6 @@ func helpPage() *page {
 	return p
 }
 
-// errorsPage tells what is not in the list.
 func errorsPage(list []error) *page {
 	p := &page{title: "not all changes could be read", keys: "q go on", press: back}
 	for _, err := range list {

@@ -128,7 +128,6 @@ func (r *row) note() string {
 	return " (" + strings.Join(list, ", ") + ")"
 }
 
-// rowLine is one row of the list.
 func (m *model) rowLine(at, width int) screen.Line {
 	i := m.shown[at]
 	r := &m.rows[i]
@@ -202,7 +201,6 @@ func (m *model) headLine(width int) screen.Line {
 	return append(line, screen.Span{Text: where, Style: style})
 }
 
-// diffLine is one line of the window on the diff.
 func (m *model) diffLine(n, width int) screen.Line {
 	if m.current() < 0 || m.diff == nil || m.diffOf != m.current() {
 		return nil
