@@ -6,8 +6,7 @@ import (
 	"github.com/nsrun/nsrun/internal/paths"
 )
 
-// Across finds the flag that has two directories be one mount, between which nothing can be renamed or linked while
-// each is written to in place by a rule of its own.
+// Across returns the flag that makes two directories one mount. Between two mounts nothing can be renamed or linked.
 func (s *Sandbox) Across(a, b string) (Flag, bool) {
 	for _, dir := range [...]string{a, b} {
 		at, readOnly := s.topmost(dir)

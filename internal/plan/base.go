@@ -9,8 +9,7 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// Base is the host's file system at its own paths, read-only, with private places over it. Those that are links on
-// this host lead to the others.
+// Base is the host's file system at its own paths, read-only, with private directories over it.
 func Base(varTmp, run bool) mounts.Plan {
 	p := mounts.Plan{
 		mounts.ROBind("/", "/"),
@@ -21,19 +20,16 @@ func Base(varTmp, run bool) mounts.Plan {
 	if varTmp {
 		p = append(p, mounts.Tmpfs("/var/tmp").WithPerm(0o777|fs.ModeSticky))
 	}
-	// The sockets of the host's services: a read-only mount does not keep anybody
-	// from connecting to them.
+	// A read-only mount does not prevent connections to the sockets of the host's services.
 	if run {
 		p = append(p, mounts.Tmpfs("/run"))
 	}
 	return p
 }
 
-// Console is where a sandbox has the terminal of its caller, so that programs find its name (ttyname(3)): what is in
-// /dev/pts are the sandbox's own.
+// Console shows the caller's terminal, so that ttyname(3) finds it: /dev/pts has only the sandbox's own terminals.
 const Console = "/dev/console"
 
-// withTerminal is p with the caller's terminal at Console.
 func (b *building) withTerminal(p mounts.Plan) mounts.Plan {
 	for i := range p {
 		if p[i].Kind == mounts.KindDev {
@@ -45,12 +41,12 @@ func (b *building) withTerminal(p mounts.Plan) mounts.Plan {
 
 var privatePlaces = [...]string{"/run/", "/var/run/", "/tmp/", "/var/tmp/", "/dev/", "/proc/"}
 
-// Private reports whether a path of the host lies where commands have something of their own instead.
+// Private reports whether commands have a directory of their own instead of the host's at a path.
 func Private(path string) bool {
 	return slices.ContainsFunc(privatePlaces[:], func(place string) bool { return strings.HasPrefix(path, place) })
 }
 
-// Below is a mount point below dir that can be seen, empty if there is none.
+// Below returns a visible mount point below dir, or "".
 func Below(table []mounts.Info, dir string) string {
 	if below := mounts.Below(table, dir); len(below) > 1 {
 		return path.Join(dir, below[1].Target)

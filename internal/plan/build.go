@@ -10,30 +10,25 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// A Sandbox is what Build decides.
 type Sandbox struct {
 	Mounts mounts.Plan
 	Layers []Layer // of each of the Mounts
 	Dir    string  // the working directory
 	Env    []string
-	// Guarded are the targets of those of the Mounts that keep what git executes from being written to. Nil: there are
-	// none.
+	// Guarded are the targets of those Mounts that make what git executes read-only.
 	Guarded []string
-	// Later are paths that rules hide, and at which nothing is. Nil: there are none.
+	// Later are hidden paths that do not exist.
 	Later []string
-	// Absent are what overlays of the sandbox's own do not show. Nil: they show all.
+	// Absent are paths that the sandbox's overlays hide.
 	Absent []Gone
-	// Rules are those of Config and Request, in their order.
-	Rules []pathrule.Rule
-	// HostCgroups says that the host's cgroup file systems are shown. Then the command is in the host's cgroup namespace.
-	HostCgroups bool
-	// OwnIDs says that the command has ids of its own.
-	OwnIDs bool
-	// UserNamespaces says that the command can make user namespaces.
+	Rules  []pathrule.Rule
+	// HostCgroups keeps the command in the host's cgroup namespace, because the host's cgroup file systems are shown.
+	HostCgroups    bool
+	OwnIDs         bool
 	UserNamespaces bool
 }
 
-// layers says what is mounted for each of them.
+// layers mounts each Layer.
 var layers = [layerCount]func(*building) error{
 	HostLayer:       func(b *building) error { return b.add(append(b.withTerminal(b.base()), b.Devices...)...) },
 	CacheLayer:      func(b *building) error { return b.add(b.Caches...) },
@@ -99,7 +94,7 @@ func Build(f Facts, p Policy) (Sandbox, []Notice, error) {
 	return s, b.notices, nil
 }
 
-// shown are the read-only folders. One that holds a folder that can be written to lies below that.
+// shown mounts the read-only folders, below writable folders in them.
 func (b *building) shown() error {
 	roots := slices.Concat(b.roots(), b.Folders.Direct)
 	for _, m := range b.Shown {
@@ -108,8 +103,7 @@ func (b *building) shown() error {
 	return nil
 }
 
-// firstIn is the index of the first mount of a folder in dir, unless something lies over it: then it is the end, as
-// where there is none.
+// firstIn is the index of the first mount of a folder in dir that nothing covers, else the end.
 func (b *building) firstIn(dir string, folders []string) int {
 	at := slices.IndexFunc(b.mounts, func(root mounts.Mount) bool {
 		return root.Target != dir && paths.Inside(root.Target, dir) && slices.Contains(folders, root.Target)
@@ -120,7 +114,6 @@ func (b *building) firstIn(dir string, folders []string) int {
 	return at
 }
 
-// noteFolders tells what commands cannot do in folders.
 func (b *building) noteFolders() {
 	if b.Folders.NoGit != "" {
 		b.note(NoticeGit, b.Folders.Project, "git cannot write in the sandbox: "+b.Folders.NoGit)
@@ -143,7 +136,6 @@ func (b *building) sessionMounts() mounts.Plan {
 	return b.Session.Mounts
 }
 
-// first is the folder that commands work in.
 func (b *building) first() string {
 	if b.Folders.Project != "" {
 		return b.Folders.Project
@@ -156,7 +148,7 @@ func (b *building) first() string {
 	return ""
 }
 
-// network is what it takes to have the host's network, or one by rules.
+// network has the mounts for a network.
 func (b *building) network() mounts.Plan {
 	switch {
 	case b.policy.Strict, b.policy.Root:

@@ -6,7 +6,6 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// building is a Sandbox that is not complete.
 type building struct {
 	*Facts
 	policy  *Policy
@@ -19,13 +18,11 @@ type building struct {
 	absent  []Gone   // see Sandbox
 }
 
-// add mounts over all that is there.
 func (b *building) add(list ...mounts.Mount) error {
 	b.insert(len(b.mounts), list...)
 	return nil
 }
 
-// insert mounts below what is there from an index on.
 func (b *building) insert(at int, list ...mounts.Mount) {
 	b.mounts = slices.Insert(b.mounts, at, list...)
 	b.from = slices.Insert(b.from, at, slices.Repeat([]Layer{b.at}, len(list))...)
@@ -55,7 +52,6 @@ func block(list []string) (p mounts.Plan) {
 	return p
 }
 
-// guarded are the targets of what keeps git's files from being written to.
 func (b *building) guarded() (list []string) {
 	for _, m := range b.InPlace {
 		if m.ReadOnly {

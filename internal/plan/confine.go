@@ -13,15 +13,14 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// Where no mounts can be made, what a Sandbox shows at its own path is allowed there, and what it shows at another one
-// is allowed where it is. Nothing can be put in the place of something else: a copy of the project is at a path of its
-// own, and so is the directory for temporary files.
+// Without mounts, a command may do with a path what a Sandbox shows there. Nothing can take the place of something
+// else: the copy of the project and the directory for temporary files have paths of their own.
 
-// A Host answers what Confine has to know of the files that are there.
+// A Host answers questions about the host's files.
 type Host struct {
-	// Real is a path without links, as far as it is there.
+	// Real resolves the links of a path, as far as it exists.
 	Real func(path string) string
-	// List is what is in a directory. Where that cannot be known there is nothing.
+	// List lists a directory; it returns nothing if it cannot.
 	List func(dir string) ([]confine.Entry, error)
 }
 
@@ -44,11 +43,10 @@ var (
 	errOverlay = errors.New("its changes are in an overlay, which needs mounts")
 )
 
-// devices are those of /dev that commands may use. The last two make terminals, of which the other ends are in
-// /dev/pts.
+// devices are those of /dev that commands may use. The last two make terminals, whose other ends are in /dev/pts.
 var devices = [...]string{"null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts/ptmx"}
 
-// Confine says what takes the place of the mounts. temp is the directory for temporary files.
+// Confine replaces the mounts by rules. temp is the directory for temporary files.
 func (s *Sandbox) Confine(temp string, h Host) (c Confined, err error) {
 	c.Temp = temp
 	b := confining{c: &c, host: h}
@@ -72,8 +70,8 @@ func (s *Sandbox) Confine(temp string, h Host) (c Confined, err error) {
 	return c, nil
 }
 
-// moveHome has a home directory in /tmp be one in the directory for temporary files: with mounts it would be an empty
-// one. Programs that may not read their settings give up, and without any they go on.
+// moveHome moves a home directory in /tmp, which would be empty with mounts, to the directory for temporary files.
+// Programs fail if they may not read their settings, but not if there are none.
 func (c *Confined) moveHome() {
 	const home = "HOME="
 	for i, kv := range c.Env {
@@ -87,7 +85,7 @@ func (c *Confined) moveHome() {
 	}
 }
 
-// Path is where commands find what a Sandbox would show at a path.
+// Path returns where commands find what a Sandbox would show at a path.
 func (c *Confined) Path(name string) string {
 	for _, m := range slices.Backward(c.Moved) {
 		if paths.Inside(name, m.From) {
@@ -102,7 +100,7 @@ func (c *Confined) Path(name string) string {
 	return name
 }
 
-// Notice says where nothing can be made. Empty: there is no such place.
+// Notice names the directories in which nothing can be created; "" means none.
 func (c *Confined) Notice() string {
 	list := make([]string, len(c.Files.Fixed))
 	for i, dir := range c.Files.Fixed {
@@ -127,7 +125,6 @@ type grant struct {
 	same   mounts.FileID
 }
 
-// mount takes one step of the plan.
 func (b *confining) mount(m *mounts.Mount) error {
 	if !m.Covers() {
 		return nil
@@ -163,7 +160,6 @@ func (b *confining) mount(m *mounts.Mount) error {
 	return nil
 }
 
-// bind allows what is bound, where it is.
 func (b *confining) bind(m *mounts.Mount, target string) {
 	access := confine.Write
 	switch {

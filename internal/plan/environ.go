@@ -9,7 +9,6 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// WorkingDir is the directory that a request names.
 func WorkingDir(name, project, home string, playground bool) string {
 	switch {
 	case name == "" && project != "":
@@ -30,7 +29,7 @@ func WorkingDir(name, project, home string, playground bool) string {
 	return name
 }
 
-// workspaceDir is workingDir where the workspace is the root, and the home directory.
+// workspaceDir is WorkingDir if the workspace is the root.
 func workspaceDir(name string) string {
 	for _, prefix := range [...]string{"~", "$HOME", "${HOME}"} {
 		if rest, ok := strings.CutPrefix(name, prefix); ok && (rest == "" || rest[0] == '/') {
@@ -40,26 +39,25 @@ func workspaceDir(name string) string {
 	return path.Join("/", name)
 }
 
-// caches are the variables that name another place for a cache that is not there: nsrun does
-// not make what a user's programs did not, and programs that cannot make it either fail. /tmp is the
-// sandbox's own.
+// caches are variables that name another place for a missing cache. nsrun does not create caches that the user's
+// programs did not create, and programs that cannot create theirs fail. /tmp is the sandbox's own.
 var caches = [...]struct {
 	dir  string   // below the home directory
 	set  []string // "~" stands for the home directory
 	also string   // a file in which somebody may have chosen another place already; empty: none
-	// fresh says that an empty one is better than one of which commands cannot write to this directory.
+	// fresh is a directory below dir: if commands cannot write to it, an empty cache is better.
 	fresh string
 }{
 	{dir: ".cache", set: []string{"XDG_CACHE_HOME=/tmp/.cache"}},
 	{dir: ".npm", set: []string{"npm_config_cache=/tmp/.npm"}, fresh: "_cacache"},
-	// What is installed is not a cache, and is refused where it was.
+	// GOBIN stays: installed programs are not a cache.
 	{dir: "go", set: []string{"GOPATH=/tmp/go", "GOBIN=~/go/bin"}, also: ".config/go/env"},
 	{dir: ".cargo", set: []string{"CARGO_HOME=/tmp/.cargo", "CARGO_INSTALL_ROOT=~/.cargo"}},
 	{dir: ".gradle", set: []string{"GRADLE_USER_HOME=/tmp/.gradle"}},
 	{dir: ".bun", set: []string{"BUN_INSTALL_CACHE_DIR=/tmp/.bun"}},
 }
 
-// CachePaths are the paths below the home directory of which Build has to know whether anything is there.
+// CachePaths are the paths below the home directory whose existence Build must know.
 func CachePaths() (list []string) {
 	for _, c := range caches {
 		if c.dir != ".cache" {
@@ -72,15 +70,13 @@ func CachePaths() (list []string) {
 	return list
 }
 
-// otherCaches tells programs of another place for caches that are not there, and which commands
-// cannot make where they belong: for each one the variables that are set together.
+// otherCaches returns, for each cache that commands cannot create in its usual place, the variables that name another.
 func (b *building) otherCaches() (sets [][]string) {
 	if b.Home == "" {
 		return nil
 	}
 	for _, c := range caches {
-		// One that can be read only is better than an empty one; but for .cache, of which most programs
-		// write all that they use.
+		// A read-only cache is better than an empty one, except .cache: most programs write all of what they use there.
 		readable := b.Present[c.dir] && c.dir != ".cache" && (c.fresh == "" || writes(b.mounts, path.Join(b.Home, c.dir, c.fresh)))
 		if readable || b.Present[c.also] || writes(b.mounts, path.Join(b.Home, c.dir)) {
 			continue
@@ -94,17 +90,16 @@ func (b *building) otherCaches() (sets [][]string) {
 		}
 		sets = append(sets, set)
 	}
-	// Where .cache is another one, Go looks for its own in there, and not where builds may write to it.
+	// If .cache is elsewhere, Go would look for its own in there, although builds may write to it.
 	if own := path.Join(b.Home, ".cache/go-build"); b.policy.Temp != "" && writes(b.mounts, own) {
 		sets = append(sets, []string{"GOCACHE=" + own})
 	}
 	return sets
 }
 
-// stores are the variables of programs that link what they install from a store below the home directory, where they
-// find that such a link can be made. In the sandbox none can, since the home directory is another mount. pnpm has its
-// store in the project then, and refuses to change what it has installed from another one; so it is told the place that
-// it has outside.
+// stores are variables for programs that link packages from a store below the home directory, which is another mount in
+// the sandbox. Without the variable, pnpm would make a store in the project, and later refuse to change what was
+// installed from another one.
 func (b *building) stores() []string {
 	project := b.first()
 	if b.Layer == nil || project == "" || holder(b.Table, project) != holder(b.Table, b.HomeAt) {
@@ -122,7 +117,7 @@ func (b *building) stores() []string {
 	return []string{"pnpm_config_store_dir=" + path.Join(data, "store")}
 }
 
-// holder is the mount in which a path is.
+// holder returns the id of the mount that a path is in.
 func holder(table []mounts.Info, path string) (id int) {
 	longest := -1
 	for _, m := range table {
@@ -133,8 +128,7 @@ func holder(table []mounts.Info, path string) (id int) {
 	return id
 }
 
-// writes reports whether commands can make what they like at a path of the host: the last mount over it
-// says so.
+// writes reports whether the last mount over a path lets commands create files there.
 func writes(plan mounts.Plan, path string) (yes bool) {
 	for _, m := range plan {
 		switch m.Kind {
@@ -147,36 +141,31 @@ func writes(plan mounts.Plan, path string) (yes bool) {
 	return yes
 }
 
-// ownVariables are those that are set anew: this program's directories for temporary files are not there, or not
-// writable, while /tmp is, and its working directory is not the command's.
+// ownVariables are set anew: the caller's directories for temporary files do not exist in the sandbox or are read-only.
 var ownVariables = [...]string{"HOME", "TMPDIR", "TMP", "TEMP", "TEMPDIR", "PWD", "OLDPWD"}
 
-// offline are variables that have programs not try again where there is no network: npm takes 70 seconds for that,
-// cargo 11, pip 8.
+// offline are variables that stop retries if there is no network: npm would retry for 70 seconds, cargo 11, pip 8.
 var offline = [...]string{
 	"npm_config_fetch_retries=0", "PIP_RETRIES=0", "CARGO_NET_RETRY=0", "UV_HTTP_RETRIES=0", "YARN_HTTP_RETRY=0", "BUNDLE_RETRY=0",
 }
 
-// noUpdates are variables that have programs not look for newer versions of themselves: npm, programs with the package
-// update-notifier, pip and deno. Nothing in a sandbox could install one, and a command that failed for a reason of its own
-// would seem to have needed the network.
+// noUpdates are variables that stop programs from looking for newer versions of themselves. Otherwise a command that
+// fails for another reason would seem to have needed the network.
 var noUpdates = [...]string{
 	"npm_config_update_notifier=false", "NO_UPDATE_NOTIFIER=1", "PIP_DISABLE_PIP_VERSION_CHECK=1", "DENO_NO_UPDATE_CHECK=1",
 }
 
-// acrossMounts has git look for the repository of a folder above it, as outside, although the folder is a mount in the
-// sandbox.
+// acrossMounts lets git find the repository above a folder, which is a mount in the sandbox.
 const acrossMounts = "GIT_DISCOVERY_ACROSS_FILESYSTEM=true"
 
-// given reports whether an environment has a variable; npm takes both forms of its own.
+// given reports whether an environment has a variable; npm accepts both cases.
 func given(env []string, kv string) bool {
 	_, as := lookup(env, name(kv))
 	_, upper := lookup(env, strings.ToUpper(name(kv)))
 	return as || upper
 }
 
-// environment is what a command that runs in dir gets. Of the variables of caches, and of those about a network that is
-// not there, those are set of which the caller has none.
+// environment returns the variables of a command that runs in dir. What the caller has set stays.
 func (b *building) environment(dir string) []string {
 	env := []string{}
 	if b.policy.ClearEnv {
@@ -214,7 +203,7 @@ func (b *building) environment(dir string) []string {
 	return AddEnv(env, b.Env, b.policy.Env)
 }
 
-// aboutNetwork are the variables for programs that have less than the host's network.
+// aboutNetwork are the variables for programs without the host's network.
 func (b *building) aboutNetwork() []string {
 	var list []string
 	if !b.policy.HostNetwork {
@@ -226,8 +215,7 @@ func (b *building) aboutNetwork() []string {
 	return slices.DeleteFunc(list, func(kv string) bool { return given(b.Env, kv) })
 }
 
-// renameTerminal gives variables with the name of the caller's terminal (GPG_TTY, SSH_TTY) the one that it has in the
-// sandbox.
+// renameTerminal sets GPG_TTY and SSH_TTY to the terminal's name in the sandbox.
 func (b *building) renameTerminal(env []string) {
 	if !slices.ContainsFunc(b.mounts, func(m mounts.Mount) bool { return m.Kind == mounts.KindDev && m.Source != "" }) {
 		return
@@ -239,7 +227,7 @@ func (b *building) renameTerminal(env []string) {
 	}
 }
 
-// AddEnv sets the variables "K=V" in env, and takes those "K" from another environment, as far as they are there.
+// AddEnv sets the variables "K=V" of list in env, and copies those "K" from another environment if they exist.
 func AddEnv(env, from, list []string) []string {
 	for _, kv := range list {
 		n, _, assigned := strings.Cut(kv, "=")
@@ -260,7 +248,7 @@ func name(kv string) string {
 	return name
 }
 
-// lookup is os.LookupEnv: the first of several values.
+// lookup is os.LookupEnv: the first of several values counts.
 func lookup(env []string, variable string) (value string, ok bool) {
 	for _, kv := range env {
 		if n, v, assigned := strings.Cut(kv, "="); assigned && n == variable {

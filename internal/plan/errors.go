@@ -7,7 +7,7 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 )
 
-// Error says what could not be done, with which path, and why.
+// Error is a failed operation on a path.
 type Error struct {
 	Op   string
 	Path string // empty: none
@@ -18,10 +18,8 @@ func (e *Error) Error() string { return escape.Failure(e.Op, e.Path, e.Err.Error
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// OpUse begins the errors about folders.
 const OpUse = "use as project"
 
-// OpDevice begins the errors about devices.
 const OpDevice = "allow device"
 
 type RuleError struct {
@@ -34,7 +32,7 @@ func (e *RuleError) Error() string { return fmt.Sprintf("rule %d: %s", e.Index+1
 
 func (e *RuleError) Unwrap() error { return e.Err }
 
-// A MountError is a folder with another file system in it, which no overlay takes.
+// A MountError is about a folder that contains another mount, over which no overlay can be mounted.
 type MountError struct{ Folder, Below string }
 
 func (e *MountError) Error() string {
@@ -42,12 +40,10 @@ func (e *MountError) Error() string {
 }
 
 var (
-	// ErrNotAbsolute says that a path is relative to a directory that nobody has named.
 	ErrNotAbsolute = errors.New("path is not absolute")
-	// ErrNoHome says that there is no place for what is kept for the caller.
-	ErrNoHome = errors.New("there is no home directory")
-	// ErrPrivate says that a path is in a directory of the sandbox's own.
+	ErrNoHome      = errors.New("there is no home directory")
+	// ErrPrivate is about paths in a directory that the sandbox has of its own.
 	ErrPrivate = errors.New("the sandbox has its own, which has no path on the host")
-	// ErrHidden is about rules that would show what is hidden, and do not say so.
+	// ErrHidden is about rules that would show a hidden path through a link.
 	ErrHidden = errors.New("it is a symbolic link to a hidden path: name that path instead")
 )

@@ -7,9 +7,8 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// Facts are what Build has to know of the host, of its caller, and of the session. Paths are absolute and, where
-// nothing else is said, without symbolic links. The zero Facts describe a host without anything: all that is shown is
-// its root.
+// Facts are what Build has to know about the host, the caller and the session. Unless a field says otherwise, paths are
+// absolute and free of symbolic links. With the zero Facts, only the host's root is shown.
 type Facts struct {
 	Home     string      // that commands have, as it is named
 	HomeAt   string      // where that is; empty: HomeErr says why nobody knows
@@ -44,9 +43,9 @@ type Facts struct {
 	Other OtherHome
 
 	Secrets []string // paths that hold secrets
-	// SecretDirs are those of them below the home directory that are directories. Nil: none is.
+	// SecretDirs are the secrets below the home directory that are directories.
 	SecretDirs map[string]bool
-	// Texts are what commands see in place of some of them: the absolute path, and what of it is no secret.
+	// Texts are the harmless parts of secrets that commands see in their place, by absolute path.
 	Texts   []mounts.Text
 	Linked  []Link   // secrets that symbolic links lead to
 	Absent  []Absent // names in Home that must not come up
@@ -64,7 +63,7 @@ type Facts struct {
 	Present map[string]bool // which of CachePaths are there
 }
 
-// Folders are the directories that a Config names, by what is done with them.
+// Folders are the directories that a Config names, by access.
 type Folders struct {
 	Overlay  []string // roots of a session
 	Direct   []string
@@ -75,14 +74,13 @@ type Folders struct {
 	NoGit    string // why git cannot write to the project's git directory, in words; empty: it can, or there is none
 }
 
-// A Session is what an overlay's session adds.
 type Session struct {
 	Roots    []string
 	Mounts   mounts.Plan
 	Unmapped []string // roots that belong to a group that the sandbox does not have
 }
 
-// A Terminal is where a terminal is, and what has to be there. The zero Terminal is none.
+// A Terminal is the path of a terminal, and the file that must be there. The zero Terminal is none.
 type Terminal struct {
 	Path string
 	Same mounts.FileID
@@ -94,7 +92,7 @@ type Other struct {
 	UID uint32
 }
 
-// A Point is what is at the place in the home directory at which the playground is shown.
+// A Point is what exists at the playground's place in the home directory.
 type Point uint8
 
 const (
@@ -103,49 +101,45 @@ const (
 	OtherPoint              // something else
 )
 
-// A Playground is where it is on the host, and what it takes to show it.
+// A Playground is its place on the host, and the mounts that show it.
 type Playground struct {
 	Err   error         // why there is none; nil: there is
 	Dir   string        // as it is named
 	At    string        // where it is
 	Same  mounts.FileID // zero: it does not exist yet
 	Point Point
-	// Mirror are the steps that make the mount point without an overlay, with the bind; MirrorErr says why
-	// there are none. Both are found only where no overlay can be laid over the home directory.
+	// Mirror are the steps that make the mount point without an overlay, with the bind; MirrorErr says why there are
+	// none. Both are set only if the home directory cannot have an overlay.
 	Mirror    mounts.Plan
 	MirrorErr error
 }
 
-// A HomeLayer is where what is written below the home directory is kept, beside it.
 type HomeLayer struct {
 	Upper, Work string   // of this command
 	Lower       []string // what commands before it wrote, and is not in Upper: the newest first. Nil: nothing
 }
 
-// An OtherHome is the home directory that /etc/passwd has for the caller where $HOME is another one: some programs do
-// not look at $HOME. The zero OtherHome is none.
+// An OtherHome is the caller's home directory in /etc/passwd if $HOME is another one: some programs do not look at
+// $HOME.
 type OtherHome struct {
 	At    string // without symbolic links
 	Perm  fs.FileMode
 	Layer *HomeLayer // nil: it is read-only
 }
 
-// A Link is a secret that symbolic links lead to.
 type Link struct {
 	Name string
 	Way  []Step // the links on the way, in order
 }
 
-// A Step is one symbolic link, and where it leads.
 type Step struct{ Link, To string }
 
-// An Absent is the name of a secret that is missing in the home directory.
+// An Absent is the name of a secret that does not exist in the home directory.
 type Absent struct {
 	Name string
 	From int // how long the first part of it is that is missing
 }
 
-// An Access is what a rule does.
 type Access = pathrule.Access
 
 const (
@@ -155,7 +149,7 @@ const (
 	Protect = pathrule.Protect
 )
 
-// A Rule is a rule with what it was found to be about.
+// A Rule is a rule with the paths that it matches.
 type Rule struct {
 	Access    Access
 	Pattern   pathrule.Pattern
@@ -165,7 +159,7 @@ type Rule struct {
 	Unguarded []string    // why not all of that is read-only, in words
 }
 
-// An Around is what is around one path that a rule hides.
+// An Around describes the surroundings of a hidden path.
 type Around struct {
 	At      string
 	Missing bool           // nothing is there
@@ -173,13 +167,12 @@ type Around struct {
 	Dirs    map[string]Dir // that one, and those above it but for "/"
 }
 
-// A Dir is a directory of the host.
 type Dir struct {
 	Perm fs.FileMode // permission bits and the sticky bit
 	Own  bool        // another directory can look like it: it is the caller's, and has no other bits
 }
 
-// A Found is one path that a rule is about.
+// A Found is one path that a rule matches.
 type Found struct {
 	At     string
 	Bind   mounts.Mount // with Write and Show
@@ -187,7 +180,6 @@ type Found struct {
 	Hidden bool         // it lies in what is hidden, and the rule does not say so
 }
 
-// An Own is a directory of nsrun's own.
 type Own struct {
 	Dir    string // as it is named
 	At     string // where it is; if it is missing, the nearest of its parents
@@ -214,7 +206,7 @@ func (f *Facts) Writable() (list []string) {
 	return list
 }
 
-// A Policy is what Config and Request say beyond the Facts. The zero Policy has neither a network nor a playground.
+// A Policy is what Config and Request say beyond the Facts. The zero Policy allows no network and no playground.
 type Policy struct {
 	Root           bool // the workspace is the root, and Facts.System is laid over it
 	Strict         bool // of the host there is nothing but Facts.System, and what the Facts name beside it

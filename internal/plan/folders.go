@@ -9,8 +9,8 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// Check finds folders that do not go together. A session is one that is gone on with, with roots of its own; discards
-// says that it would be thrown away.
+// Check finds folders that exclude each other. session is one that is continued, with its own roots; discards says that
+// it would be discarded.
 func (f *Folders) Check(session string, discards bool) error {
 	if session != "" && len(f.Overlay) > 0 {
 		return &Error{OpUse, f.Overlay[0], errors.New("a continued session already has its roots")}
@@ -28,8 +28,7 @@ func (f *Folders) Check(session string, discards bool) error {
 	return nil
 }
 
-// Hold says why a root of a session cannot be one, since that would hold the directory of sessions, which is named
-// state and will be at at. Nil: all can.
+// Hold returns a root that would contain the directory of sessions, and why that is an error.
 func (f *Folders) Hold(state, at string) (root string, why error) {
 	for _, root := range f.Overlay {
 		switch {
@@ -42,7 +41,7 @@ func (f *Folders) Hold(state, at string) (root string, why error) {
 	return "", nil
 }
 
-// Whole refuses roots in which other file systems are mounted: in a user namespace an overlay could show what these
+// Whole refuses roots in which other file systems are mounted: in a user namespace, an overlay could show what these
 // hide.
 func Whole(roots []string, table []mounts.Info) error {
 	for _, root := range roots {

@@ -11,15 +11,15 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// secrets are those that are hidden, but for what OwnLayer hides.
+// secrets are the hidden secrets, except those that OwnLayer hides.
 func (b *building) secrets() []string {
 	return slices.DeleteFunc(slices.Clone(b.Secrets), func(path string) bool {
 		return slices.ContainsFunc(b.owned(), func(own Own) bool { return own.Dir == path })
 	})
 }
 
-// sockets are those that are hidden: not in a session, where the copy of one leads nowhere; and in private places only
-// what a folder shows.
+// sockets are the hidden sockets: none in a session, where the copy of a socket leads nowhere, and in private
+// directories only those that a folder shows.
 func (b *building) sockets() (list []string) {
 	for _, path := range b.Sockets {
 		switch {
@@ -31,8 +31,8 @@ func (b *building) sockets() (list []string) {
 	return list
 }
 
-// staysHidden refuses to go on where what is hidden would be shown next time, because a
-// command can remove the link that leads to it.
+// staysHidden returns an error if a command could remove the link that leads to something hidden, so that the next
+// command would see it.
 func (b *building) staysHidden() error {
 	written := func(dir string) bool {
 		return paths.InAny(dir, b.roots()) || slices.ContainsFunc(b.mounts, func(m mounts.Mount) bool {
@@ -50,15 +50,14 @@ func (b *building) staysHidden() error {
 	return nil
 }
 
-// blocks reports whether a rule hides a path.
 func (b *building) blocks(path string) bool {
 	return slices.ContainsFunc(slices.Concat(b.Rules, b.Paths), func(r Rule) bool {
 		return r.Access == Block && slices.ContainsFunc(r.Found, func(found Found) bool { return paths.Inside(path, found.At) })
 	})
 }
 
-// hideLater has the overlay over the home directory hide what is there and secret, and names that are absent: the first
-// part of each that is missing, but for those at or above what is mounted.
+// hideLater lets the overlay over the home directory hide existing secrets and absent names: of each, the first missing
+// part.
 func (b *building) hideLater() {
 	b.hideInstead()
 	b.showTexts()
@@ -90,10 +89,9 @@ func (b *building) hideLater() {
 	}
 }
 
-// stacked reports whether the next mount shows what mount i does.
 func (b *building) stacked(i int) bool { return i+1 < len(b.mounts) && b.mounts[i+1].Over }
 
-// showTexts shows what of secrets is none, in place of those that are hidden as a whole.
+// showTexts shows the harmless parts of secrets.
 func (b *building) showTexts() {
 	for _, t := range b.Texts {
 		for i := range b.mounts {
@@ -111,16 +109,16 @@ func (b *building) showTexts() {
 	}
 }
 
-// homeOverlay is the index of the overlay over the home directory. Less than zero: there is none.
+// homeOverlay is the index of the overlay over the home directory, or negative.
 func (b *building) homeOverlay() int {
 	return slices.IndexFunc(b.mounts, func(m mounts.Mount) bool {
 		return m.Kind == mounts.KindOverlay && m.Target == b.HomeAt && slices.Equal(m.Lower, []string{b.HomeAt})
 	})
 }
 
-// hideInstead has overlays of the sandbox's own show nothing where secrets and nsrun's directories are, in place of
-// what is mounted over them: programs take a file that is missing for one that nobody made, and one that cannot be
-// opened for an error. What commands make there themselves is in their own layer, and hides what is below as well.
+// hideInstead lets the sandbox's overlays omit secrets and nsrun's directories, instead of mounting something over
+// them: for programs a missing file is normal, and one that they cannot open is an error. What commands create there
+// themselves is in their own layer.
 func (b *building) hideInstead() {
 	for i := 0; i < len(b.mounts); i++ {
 		m, layer := &b.mounts[i], b.from[i]
@@ -145,8 +143,8 @@ func (b *building) hideInstead() {
 	}
 }
 
-// emptyDir has an empty directory hide one that mount i hides, in a read-only mount g: programs that keep something
-// there, such as gpg and browsers, need one that they can write to. It reports whether it did.
+// emptyDir shows an empty writable directory in place of the one that mount i hides, in a read-only mount g, because
+// gpg and browsers need one. It reports whether it did.
 func (b *building) emptyDir(i, g int) bool {
 	m := &b.mounts[i]
 	if g < 0 || g > i || !b.mounts[g].ReadOnly || !b.SecretDirs[m.Target] || b.mountedIn(m.Target, i) {
@@ -158,8 +156,8 @@ func (b *building) emptyDir(i, g int) bool {
 	return true
 }
 
-// firstPart is the first part of the path of a directory of nsrun's that is missing: no other directory shall come up
-// for its sake. It is the path of anything else.
+// firstPart is the first missing part of the path of nsrun's directory, or the path: nothing else may appear on the
+// way.
 func (b *building) firstPart(dir string) string {
 	for _, own := range b.Own {
 		if own.Dir == dir && own.At != dir && paths.Inside(dir, own.At) {
@@ -170,7 +168,7 @@ func (b *building) firstPart(dir string) string {
 	return dir
 }
 
-// mountedIn reports whether something is mounted at or below a path, but for mount i.
+// mountedIn reports whether a mount other than mount i is at or below a path.
 func (b *building) mountedIn(name string, i int) bool {
 	for j := range b.mounts {
 		if j != i && b.mounts[j].Covers() && paths.Inside(b.mounts[j].Target, name) {

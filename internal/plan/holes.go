@@ -7,16 +7,16 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// holePerm is the mode of a directory that is hidden but for what is mounted in it: it can be entered, and not listed.
+// holePerm lets a hidden directory be entered, because something is mounted in it, but not listed.
 const holePerm = 0o111
 
-// Hole reports whether m hides a directory, but for what is mounted in it.
+// Hole reports whether m hides a directory except for what is mounted in it.
 func Hole(m *mounts.Mount) bool {
 	return m.Kind == mounts.KindTmpfs && m.HasPerm && m.Perm == holePerm
 }
 
-// openHoles lets what rules show in a directory that is hidden be mounted: nothing can be in what hides a directory as
-// a whole. So that is an empty directory in memory, with mount points, and read-only once it has them.
+// openHoles replaces hidden directories in which rules show something by an empty directory in memory with mount
+// points, which becomes read-only.
 func (b *building) openHoles() {
 	for i := 0; i < len(b.mounts); i++ {
 		hidden := &b.mounts[i]
@@ -41,7 +41,7 @@ func (b *building) openHoles() {
 		}
 		hole := mounts.Tmpfs(hidden.Target).WithPerm(holePerm)
 		on := b.standsOn(i)
-		// What is shown in it makes it, where it lies in a place of the sandbox's own.
+		// In a directory of the sandbox's own, the mount in the hole creates it.
 		hole.MustExist = on >= 0 && (b.mounts[on].Kind == mounts.KindBind || b.mounts[on].Kind == mounts.KindOverlay)
 		hole.Optional = hidden.Optional && hole.MustExist
 		b.mounts[i] = hole
@@ -50,7 +50,6 @@ func (b *building) openHoles() {
 	}
 }
 
-// standsOn is the index of the mount that mount j is made in.
 func (b *building) standsOn(j int) int {
 	on := -1
 	for i := range b.mounts[:j] {

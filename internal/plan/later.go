@@ -23,7 +23,7 @@ import (
 //   - where commands write in place, and for names that are not known yet, there is no such thing, and the command is
 //     not started, unless the policy says that this may be.
 
-// A LaterError says that what a rule hides could come up later, and be seen.
+// A LaterError says that a hidden path could appear later and be seen.
 type LaterError struct {
 	Dir     string // where; commands see there what the host has at that moment
 	InPlace bool   // commands write there directly
@@ -51,7 +51,7 @@ func (b *building) pathRules() (list []pathrule.Rule) {
 	return list
 }
 
-// staysBlocked has what rules hide stay hidden.
+// staysBlocked keeps hidden what rules hide.
 func (b *building) staysBlocked() error {
 	all := b.pathRules()
 	for n, rules := range [...][]Rule{b.Rules, b.Paths} {
@@ -63,7 +63,7 @@ func (b *building) staysBlocked() error {
 			if err == nil {
 				continue
 			}
-			// What is there is hidden all the same, and that it can be replaced is said.
+			// What exists is hidden anyway; a notice says that it can be replaced.
 			if !b.policy.BlockExisting && (r.Around == nil || r.Around.Missing) {
 				return &RuleError{n == 1, i, err}
 			}
@@ -73,7 +73,7 @@ func (b *building) staysBlocked() error {
 	return nil
 }
 
-// keepBlocked has what one rule hides stay hidden. Nil: it will.
+// keepBlocked keeps hidden what one rule hides. Nil: it will.
 func (b *building) keepBlocked(r *Rule, all []pathrule.Rule) *LaterError {
 	if base, literal := r.Pattern.Base(); !literal {
 		return b.keepPattern(r, base)
@@ -99,7 +99,7 @@ func (b *building) keepBlocked(r *Rule, all []pathrule.Rule) *LaterError {
 	case m.Kind == mounts.KindOverlay && b.hideName(m, around):
 		return nil
 	case m.Kind == mounts.KindBind && m.ReadOnly && b.policy.Temp != "":
-		// What comes up in a directory in which something is hidden is not allowed.
+		// What appears in a directory that contains something hidden is not allowed.
 		b.insert(len(b.mounts), mounts.Block(around.At))
 		return nil
 	case m.Kind == mounts.KindBind && m.ReadOnly && b.shade(g, around):
@@ -112,7 +112,7 @@ func laterError(m *mounts.Mount, dir string) *LaterError {
 	return &LaterError{Dir: dir, InPlace: m.Kind == mounts.KindBind && !m.ReadOnly, Apart: m.Kind == mounts.KindOverlay && !m.ReadOnly}
 }
 
-// keepPattern is keepBlocked for a pattern: nobody knows which names come up.
+// keepPattern is keepBlocked for a pattern, whose future matches nobody knows.
 func (b *building) keepPattern(r *Rule, base string) *LaterError {
 	grounds := []int{b.ground(base + "/.")}
 	for i := range b.mounts {
@@ -132,8 +132,7 @@ func (b *building) keepPattern(r *Rule, base string) *LaterError {
 	return nil
 }
 
-// ground is the index of the mount that a path lies in, below what is mounted at the path itself. Less than zero: it
-// lies in none that can be seen.
+// ground is the index of the visible mount that a path lies in, not at; negative if there is none.
 func (b *building) ground(name string) int {
 	at := -1
 	for i := range b.mounts {
@@ -147,12 +146,12 @@ func (b *building) ground(name string) int {
 	return at
 }
 
-// live reports whether commands see in m what the host has there at that moment: not in a session's copy.
+// live reports whether m shows the host's present files, unlike the copy of a session.
 func live(m *mounts.Mount, layer Layer) bool {
 	return m.Kind == mounts.KindOverlay || m.Kind == mounts.KindBind && layer != SessionLayer
 }
 
-// hideName has an overlay show nothing by a name: the first part of it that is missing.
+// hideName lets an overlay hide the first missing part of a path.
 func (b *building) hideName(m *mounts.Mount, around *Around) bool {
 	if !paths.Inside(around.Dir, m.Target) {
 		return false
@@ -172,14 +171,13 @@ func (b *building) hideName(m *mounts.Mount, around *Around) bool {
 	return true
 }
 
-// firstMissing is the first part of a path that is missing, or the path.
 func firstMissing(around *Around) string {
 	rest := strings.TrimPrefix(strings.TrimPrefix(around.At, around.Dir), "/")
 	name, _, _ := strings.Cut(rest, "/")
 	return path.Join(around.Dir, name)
 }
 
-// shade shows a directory that the bind with index g shows read-only through an overlay in which a name is missing.
+// shade replaces the read-only bind with index g by an overlay without a name.
 func (b *building) shade(g int, around *Around) bool {
 	m, dir := b.mounts[g], around.Dir
 	if dir == "/" {

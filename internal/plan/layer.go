@@ -1,10 +1,10 @@
 package plan
 
-// A Layer is one line of what lies over what.
+// A Layer is one row of the table of layers.
 type Layer uint8
 
-// The layers, from the lowest to the topmost: what is mounted for one covers what is mounted at the same path, or below
-// it, for those above this line.
+// The layers, from the lowest to the highest: a mount of one covers mounts at and below its path of those listed
+// before.
 const (
 	HostLayer       Layer = iota // the host, read-only, places of the sandbox's own: /tmp, /run, /dev, /proc, and devices
 	CacheLayer                   // caches of build tools, to be thrown away

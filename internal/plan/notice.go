@@ -1,6 +1,5 @@
 package plan
 
-// A NoticeKind says what a Notice is about.
 type NoticeKind uint8
 
 // The kinds. The zero kind is none.
@@ -14,7 +13,7 @@ const (
 	NoticeLater                 // what comes up later is not hidden
 )
 
-// A Notice says what is not as it usually is, and is not an error.
+// A Notice is about something unusual that is not an error.
 type Notice struct {
 	Kind NoticeKind
 	Path string // empty: it is about none

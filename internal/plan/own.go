@@ -10,7 +10,7 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// own hides nsrun's own directories, whatever the rules say: sessions are no business of what runs in one.
+// own hides nsrun's own directories, whatever the rules say.
 func (b *building) own() error {
 	for _, dir := range b.owned() {
 		if err := b.keepsOut(dir); err != nil {
@@ -34,8 +34,7 @@ func (b *building) own() error {
 	return nil
 }
 
-// ownInside lays an empty directory of the sandbox's own over each hidden one of nsrun's: a command that can make user
-// namespaces can be nsrun itself.
+// ownInside shows an empty directory for each hidden one of nsrun's, for an nsrun inside the sandbox.
 func (b *building) ownInside() {
 	b.at = OwnLayer
 	for i, from := range slices.Clone(b.from) {
@@ -47,7 +46,7 @@ func (b *building) ownInside() {
 	}
 }
 
-// owned are nsrun's own directories, with the playground where that is in none of them.
+// owned are nsrun's own directories, and the playground if it is in none of them.
 func (b *building) owned() []Own {
 	play := b.Playground.At
 	if !b.hasPlay || b.Data != "" && paths.Inside(play, b.Data) {
@@ -56,13 +55,11 @@ func (b *building) owned() []Own {
 	return append(slices.Clip(b.Own), Own{Dir: play, At: play})
 }
 
-// inOwned reports whether a directory lies in another one of nsrun's, which is hidden as a whole.
 func (b *building) inOwned(dir string) bool {
 	return slices.ContainsFunc(b.owned(), func(own Own) bool { return own.Dir != dir && paths.Inside(dir, own.Dir) })
 }
 
-// keepsOut refuses to make writable what holds a directory of nsrun's: it could be moved away, and another one put in
-// its place.
+// keepsOut refuses to make a parent of nsrun's directory writable: the directory could be moved away and replaced.
 func (b *building) keepsOut(own Own) error {
 	if play := b.Playground.At; b.hasPlay && own.Dir != play && paths.Inside(own.Dir, play) {
 		return fmt.Errorf("the playground %s would contain the directory %s", escape.Quote(play), escape.Quote(own.Dir))

@@ -2,8 +2,8 @@ package plan
 
 import "github.com/nsrun/nsrun/mounts"
 
-// Owned reports whether what mount i shows is the command's to use: with ids of its own, it has there those of the
-// files. To the host's system it is nobody.
+// Owned reports whether a command with ids of its own has the owners' ids in mount i. For the rest of the host it is
+// nobody.
 func (s *Sandbox) Owned(i int) bool {
 	switch s.Mounts[i].Kind {
 	case mounts.KindOverlay:

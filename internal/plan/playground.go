@@ -13,10 +13,8 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// PlaygroundName is the playground's name in the home directory, and the word for it.
 const PlaygroundName = "playground"
 
-// playground shows the playground in the home directory, or says why there is none.
 func (b *building) playground() error {
 	b.homeLayer(b.HomeAt, b.HomePerm, b.Layer)
 	b.homeLayer(b.Other.At, b.Other.Perm, b.Other.Layer)
@@ -50,11 +48,10 @@ func (b *building) showPlayground() error {
 	return b.mountPoint(bind)
 }
 
-// PlaygroundPoint is where the playground of a home directory is shown.
 func PlaygroundPoint(home string) string { return path.Join(home, PlaygroundName) }
 
-// mountPoint mounts the playground, and makes the directory that this needs: the home directory is shown through an
-// overlay with one more directory in it, so that nothing is left on the host.
+// mountPoint mounts the playground. An overlay over the home directory has the mount point, so nothing is left on the
+// host.
 func (b *building) mountPoint(bind mounts.Mount) error {
 	at := b.coverOf(bind.Target)
 	if at < 0 {
@@ -92,7 +89,7 @@ func (b *building) mountPoint(bind mounts.Mount) error {
 	return b.add(bind)
 }
 
-// coverOf is the index of the mount that covers a path. Less than zero: none does.
+// coverOf is the index of the mount that covers a path, or negative.
 func (b *building) coverOf(name string) int {
 	at := -1
 	for i, m := range b.mounts {
@@ -106,16 +103,15 @@ func (b *building) coverOf(name string) int {
 	return at
 }
 
-// asItIs reports whether m shows the host's own, read-only.
+// asItIs reports whether m shows the host's files, read-only.
 func asItIs(m *mounts.Mount) bool {
 	return m.Kind == mounts.KindBind && m.ReadOnly && m.Source == m.Target
 }
 
-// divided reports whether something is mounted in the home directory.
 func (b *building) divided() bool { return Below(b.Table, b.HomeAt) != "" }
 
-// TakesLayer reports whether what is written below a home directory can be kept apart from it; if not, why says why, in
-// words, or is empty: commands have no such directory, or write to it as to a folder.
+// TakesLayer reports whether writes below a home directory can go to a layer. why says why not; it is empty if commands
+// have no such directory, or write to it as a folder.
 func (f *Facts) TakesLayer(home string) (ok bool, why string) {
 	if home == "" || home == "/" || Private(home+"/") {
 		return false, ""
@@ -131,8 +127,8 @@ func (f *Facts) TakesLayer(home string) (ok bool, why string) {
 	return true, ""
 }
 
-// homeLayer shows a home directory through an overlay to which commands can write. One that lies in another home
-// directory with a layer is in that.
+// homeLayer shows a home directory through a writable overlay. If it lies in another one with a layer, it is part of
+// that.
 func (b *building) homeLayer(home string, perm fs.FileMode, layer *HomeLayer) {
 	if layer == nil || b.policy.Temp != "" || home == "" || home == "/" || b.policy.NoHomeOverlay || Below(b.Table, home) != "" {
 		return

@@ -10,7 +10,7 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// rules are mounted in their order. What is hidden stays so below a directory that a rule shows, and where a pattern
+// rules mounts them in order. What is hidden stays hidden below a directory that a rule shows, and where a pattern
 // leads to it.
 func (b *building) rules(list []Rule, asked bool) error {
 	for i, rule := range list {
@@ -52,7 +52,7 @@ func (b *building) rules(list []Rule, asked bool) error {
 	return nil
 }
 
-// blockedBefore are paths that other rules hide, before one that only protects.
+// blockedBefore are the paths that rules before a protecting one hide.
 func blockedBefore(rule Rule, before []Rule) (list []string) {
 	for _, r := range before {
 		if rule.Access != Protect || r.Access != Block {
@@ -65,8 +65,8 @@ func blockedBefore(rule Rule, before []Rule) (list []string) {
 	return list
 }
 
-// belowFolders is where a directory that is shown is mounted: over all that is there, but below the folders in it that
-// commands write to. What rules before it say about paths in it, outside of these folders, holds no more.
+// belowFolders is the index at which a shown directory is mounted: over everything except the writable folders in it.
+// It cancels earlier rules about paths in it, outside these folders.
 func (b *building) belowFolders(dir string) int {
 	folders := slices.Concat(b.roots(), b.Folders.Direct)
 	at := b.firstIn(dir, folders)
@@ -83,7 +83,7 @@ func (b *building) belowFolders(dir string) int {
 	return at
 }
 
-// coversProject refuses to cover a project with what a rule says about a directory that it lies in.
+// coversProject refuses a rule about a directory above the project that would cover the project.
 func (b *building) coversProject(access Access, dir string) error {
 	if access == Show {
 		return nil

@@ -9,7 +9,6 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// base is what lies below everything else.
 func (b *building) base() mounts.Plan {
 	switch {
 	case b.policy.Root:
@@ -20,8 +19,7 @@ func (b *building) base() mounts.Plan {
 	return append(Base(b.VarTmp, b.Run), b.currentSystem()...)
 }
 
-// currentSystem is where NixOS and Guix have the programs of PATH: in /run, by a link to a directory that nobody
-// changes.
+// currentSystem shows the directory in /run in which NixOS and Guix have the programs of PATH.
 func (b *building) currentSystem() mounts.Plan {
 	const at = "/run/current-system"
 	if path, _ := lookup(b.Env, "PATH"); b.Run && strings.Contains(path, at+"/") {
@@ -43,8 +41,7 @@ func strict(system mounts.Plan) mounts.Plan {
 	return append(p, mounts.Tmpfs("/tmp").WithPerm(0o777|fs.ModeSticky))
 }
 
-// closeRoot makes the empty root read-only, now that it has all mount points. What is hidden where nothing is shown
-// needs no mount.
+// closeRoot makes the empty root read-only when it has all mount points, and drops mounts that hide what is not shown.
 func (b *building) closeRoot() {
 	shown := func(target string) bool {
 		return slices.ContainsFunc(b.mounts, func(m mounts.Mount) bool {
@@ -66,7 +63,7 @@ func (b *building) closeRoot() {
 
 const resolvPath = "/etc/resolv.conf"
 
-// strictNetwork shows the one file that a network takes, at its usual place: what leads there on the host is not seen.
+// strictNetwork shows resolv.conf at its usual place.
 func (b *building) strictNetwork() (p mounts.Plan) {
 	if b.policy.HostNetwork && b.policy.Root {
 		return nil // System has it

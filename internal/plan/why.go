@@ -9,8 +9,7 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// A Cause is what of a policy decides about a path. The zero Cause is none: nothing is refused but by the host's own
-// permissions.
+// A Cause is the part of a policy that decides about a path. The zero Cause refuses nothing.
 type Cause uint8
 
 const (
@@ -30,10 +29,10 @@ const (
 	NobodyCause          // it takes root's id, which root does not have in a sandbox with ids of its own
 )
 
-// A Writing says what becomes of what a command writes to a path.
+// A Writing says what happens to writes to a path.
 type Writing uint8
 
-// The ways. The zero Writing is none: it cannot be written to.
+// The zero Writing: the path cannot be written to.
 const (
 	NoWriting Writing = iota
 	Apart             // it is kept apart, in a session
@@ -46,15 +45,15 @@ const (
 type OnHost struct {
 	Exists, Socket bool
 	Nearest        string // the path itself, or the nearest of its parents that is there; empty: the path itself
-	// NoRead and NoWrite say that permissions do not allow it, with or without a sandbox: the caller's, of Root those that
-	// root has without privileges. Closed says, of Root, that they do not allow others to read it.
+	// NoRead and NoWrite say that permissions refuse it without a sandbox too: the caller's, or with Root those of a
+	// root without privileges. Closed, with Root, says that others may not read it.
 	NoRead, NoWrite, Root, Closed bool
 }
 
-// A Flag is one of nsrun run, with the path that is its value. The zero Flag is none.
+// A Flag is a flag of nsrun run and the path that is its value.
 type Flag struct{ Name, Path string }
 
-// A Place says what a command can do with one path, as far as the policy decides it.
+// A Place says what the policy lets a command do with one path.
 type Place struct {
 	Path    string
 	At      string // what the Cause is about: Path, or one of its parents
@@ -63,18 +62,18 @@ type Place struct {
 	Read    bool // what the host has there can be read
 	Connect bool // it is a socket of the host, and can be connected to
 	Writing Writing
-	// ReadWith, WriteWith and ConnectWith are the flags that would change that. Zero: it is allowed already, there is
-	// nothing to read or to connect to, or no flag does.
+	// ReadWith, WriteWith and ConnectWith are the flags that would allow it. Zero: it is allowed, does not apply, or no
+	// flag allows it.
 	ReadWith, WriteWith, ConnectWith Flag
 }
 
-// Gone is a path at which nothing is shown, though the host may have something there.
+// Gone is a path at which nothing is shown, even if it exists on the host.
 type Gone struct {
 	Path string
 	Own  bool // it is nsrun's own; else it is a place of secrets
 }
 
-// Why says what a command can do with a path, which has no symbolic links.
+// Why returns what a command can do with a path without symbolic links.
 func (s *Sandbox) Why(name string, on OnHost) Place {
 	p := Place{Path: name, At: "/"}
 	at, readOnly := s.topmost(name)
@@ -137,7 +136,7 @@ func (s *Sandbox) Why(name string, on OnHost) Place {
 	return p
 }
 
-// HomeLayers are the home directories where what commands write to them is kept in a layer.
+// HomeLayers are the home directories that have a layer.
 func (s *Sandbox) HomeLayers() (list []string) {
 	for i, m := range s.Mounts {
 		if s.Layers[i] == PlaygroundLayer && m.Kind == mounts.KindOverlay && !m.ReadOnly {
@@ -158,8 +157,7 @@ func (*Sandbox) private(p *Place, m *mounts.Mount, readOnly bool) {
 	}
 }
 
-// topmost is the index of the mount that a path lies in, and whether a later step made that read-only; less than zero:
-// in none.
+// topmost is the index of the mount that a path lies in, or negative, and whether a later step made it read-only.
 func (s *Sandbox) topmost(name string) (at int, readOnly bool) {
 	at = -1
 	for i := range s.Mounts {
@@ -177,7 +175,7 @@ func (s *Sandbox) topmost(name string) (at int, readOnly bool) {
 	return at, readOnly
 }
 
-// hiddenBy is why something is hidden: what rules name is there, and the others may be missing.
+// hiddenBy returns why something is hidden. What rules name exists; the other hidden paths may not.
 func (s *Sandbox) hiddenBy(at int, on OnHost) Cause {
 	optional := s.Mounts[at].Optional && s.Layers[at] != BlockedLayer && pathrule.Verdict(s.Rules, s.Mounts[at].Target) != Block
 	switch layer := s.Layers[at]; {
@@ -250,7 +248,7 @@ func (s *Sandbox) notShown(p *Place, m *mounts.Mount) {
 	}
 }
 
-// flags finds what would change a Place.
+// flags finds the flags that would change a Place.
 func (s *Sandbox) flags(p *Place, on OnHost) {
 	if on.Socket {
 		if !p.Connect && p.Cause != OwnCause {
@@ -273,16 +271,16 @@ func (s *Sandbox) flags(p *Place, on OnHost) {
 	}
 }
 
-// kernels are directories of the kernel's, in which a rule opens nothing.
+// kernels are file systems of the kernel, for which rules have no effect.
 var kernels = []string{"/proc", "/sys", "/dev"}
 
-// opens reports whether a rule for a path can show it.
+// opens reports whether a rule can show a path.
 func (s *Sandbox) opens(p *Place, name string) bool {
 	return name != "/" && p.Cause != OwnCause && p.Cause != NetworkCause && !paths.InAny(name, kernels)
 }
 
-// Opening is the flag that has a command write to a path in place; there is none for what no rule can open, nor for
-// a directory with a folder in it that commands work in.
+// Opening returns the flag that lets a command write to a path in place. There is none for paths that no rule can open,
+// nor for a directory that contains a folder in which commands work.
 func (s *Sandbox) Opening(name string) (Flag, bool) {
 	p := Place{Cause: PrivateCause}
 	if !s.opens(&p, name) || s.ownsBelow(name) || paths.Inside(s.Dir, name) {
@@ -291,7 +289,7 @@ func (s *Sandbox) Opening(name string) (Flag, bool) {
 	return Flag{"--rw", name}, true
 }
 
-// ownsBelow reports whether there is a directory of nsrun's in a path, which can be no writable one then.
+// ownsBelow reports whether a path contains a directory of nsrun's, so that it cannot be writable.
 func (s *Sandbox) ownsBelow(name string) bool {
 	for i, m := range s.Mounts {
 		if s.Layers[i] == OwnLayer && paths.Inside(m.Target, name) {

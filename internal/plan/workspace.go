@@ -11,10 +11,10 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// workspacePrivate are the sandbox's own directories where the workspace is the root.
+// workspacePrivate are the sandbox's own directories if the workspace is the root.
 var workspacePrivate = [...]string{"/proc", "/dev", "/tmp"}
 
-// WorkspaceSystem are the paths of the host that are laid over a workspace that is the root.
+// WorkspaceSystem are the paths of the host that are shown over such a workspace.
 var WorkspaceSystem = [...]string{"/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc/resolv.conf", "/etc/hosts", "/etc/ssl", "/etc/alternatives"}
 
 const workspacePath = "/.venv/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
@@ -25,8 +25,8 @@ var (
 	errNotShown    = errors.New("it is not in the sandbox")
 )
 
-// turn makes the workspace the root: what was mounted at a path in it is mounted at that path's place in the sandbox.
-// The mount points that this takes are in a layer of an overlay, and not in the workspace.
+// turn makes the workspace the root, and moves the mounts in it. An overlay's layer has the mount points, not the
+// workspace.
 func (b *building) turn() error {
 	dir := b.first()
 	if dir == "" {
@@ -71,7 +71,7 @@ func (b *building) turn() error {
 	return nil
 }
 
-// turned is what becomes of a mount: what is hidden is hidden at all its places.
+// turned returns the new mounts for m; what is hidden is hidden at each of its paths.
 func (b *building) turned(m mounts.Mount, dir string) (list mounts.Plan) {
 	rel, inside := strings.CutPrefix(m.Target, dir+"/")
 	if m.Kind != mounts.KindBlock {
@@ -90,7 +90,7 @@ func (b *building) turned(m mounts.Mount, dir string) (list mounts.Plan) {
 	return list
 }
 
-// showsHost reports whether something of the host's is mounted at, above or below a path, beside the workspace itself.
+// showsHost reports whether a mount of the host's, other than the workspace, is at, above or below a path.
 func (b *building) showsHost(target, dir string) bool {
 	return slices.ContainsFunc(b.mounts, func(m mounts.Mount) bool {
 		switch m.Kind {
@@ -101,7 +101,7 @@ func (b *building) showsHost(target, dir string) bool {
 	})
 }
 
-// addPoints has the root show what the host's own paths are mounted on.
+// addPoints adds the mount points for the host's paths to the root.
 func (b *building) addPoints(root *mounts.Mount, list mounts.Plan) {
 	var covered []string // nothing below them is looked up in the root
 	for _, m := range list {
@@ -123,8 +123,8 @@ func (b *building) addPoints(root *mounts.Mount, list mounts.Plan) {
 	root.Files = slices.Compact(root.Files)
 }
 
-// ToSandbox is where a path of the host, absolute and clean, is in the sandbox where the directory workspace is its
-// root. shown are paths that are there besides, at their own places.
+// ToSandbox maps an absolute, clean path of the host into a sandbox whose root is the directory workspace. shown are
+// paths that are also there, at their own places.
 func ToSandbox(workspace, name string, shown []string) (string, error) {
 	if name == workspace {
 		return "/", nil
@@ -142,8 +142,7 @@ func ToSandbox(workspace, name string, shown []string) (string, error) {
 	return "", &Error{"map", name, errNotShown}
 }
 
-// ToHost is the reverse of ToSandbox. A name without a slash at its beginning is relative to the root; by its text
-// alone, it does not lead out of it.
+// ToHost is the reverse of ToSandbox. A relative name is relative to the root, and cannot lead out of it by its text.
 func ToHost(workspace, name string, shown []string) (string, error) {
 	at := path.Join("/", name)
 	switch {
