@@ -14,20 +14,20 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// A book says which runs what is in the layer is of, as far as runs are being merged. It is written before anything is
-// moved, so that whoever goes on after a crash knows it as well.
+// A book records which run each object in the layer came from while runs are merged. It is written before anything is
+// moved, so that a merge can continue after a crash.
 type book struct {
 	file *os.File
 	runs map[string][]string // by paths below the home directory, the last one last; of a directory, for what is in it
 }
 
-// mostSmall is how much of a file of nsrun's own is read.
+// mostSmall bounds what is read of nsrun's own files.
 const mostSmall = 64 << 20
 
-// recordEnd ends a record of the book: the run, a zero byte and the path.
+// recordEnd ends a record: the run, a zero byte and the path.
 const recordEnd = "\x00\x00"
 
-// openBook opens the book, and reads what is there of it. A record that is not complete is cut off.
+// openBook opens and reads the book, and cuts off an incomplete record.
 func openBook(runs sys.FD) (*book, error) {
 	f, err := sys.OwnFile(runs, movedName, unix.O_RDWR|unix.O_CREAT|unix.O_APPEND)
 	if err != nil {
@@ -56,7 +56,7 @@ func openBook(runs sys.FD) (*book, error) {
 
 func (b *book) close() { _ = b.file.Close() }
 
-// write adds what is about to be moved as a run's: names in a directory, whose path ends with a slash.
+// write records names in a directory, whose path ends with a slash, that are about to be moved as a run's.
 func (b *book) write(run, at string, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -70,7 +70,7 @@ func (b *book) write(run, at string, names []string) error {
 	return err
 }
 
-// of is the last run that something is of, but for one; empty: of none.
+// of is the last run, other than but, that wrote a path; empty: none did.
 func (b *book) of(path, but string) string {
 	for {
 		for _, run := range slices.Backward(b.runs[path]) {
@@ -86,7 +86,7 @@ func (b *book) of(path, but string) string {
 	}
 }
 
-// readSmall reads a file of nsrun's own; one that is missing is empty.
+// readSmall reads a file of nsrun's own; a missing one is empty.
 func readSmall(dir sys.FD, name string) (string, error) {
 	f, err := openAt(dir, name, unix.O_RDONLY)
 	if errors.Is(err, unix.ENOENT) {

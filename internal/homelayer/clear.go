@@ -10,8 +10,8 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Clear removes from what the command would write to what is in the way of directories and files, by their paths below
-// it: other things, in whose place one of those is to be found or made. It returns what it removed.
+// Clear removes from the upper directory whatever prevents the given paths from being directories or files, and returns
+// what it removed.
 func (l *Layer) Clear(dirs, files []string) (removed []string) {
 	own := "."
 	if l.run != "" {
@@ -35,7 +35,7 @@ func (l *Layer) Clear(dirs, files []string) (removed []string) {
 	return removed
 }
 
-// clearWay removes the first thing on the way to a name that is in the way, and returns its path.
+// clearWay removes the first object that prevents name from existing, and returns its path.
 func clearWay(upper sys.FD, name string, last uint32) string {
 	parts := strings.Split(name, "/")
 	at, own := upper, false

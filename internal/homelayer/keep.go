@@ -17,7 +17,7 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// What keeps a path from being copied into the home directory.
+// Why a path is not copied into the home directory.
 var (
 	ErrLink     = errors.New("its path contains a symbolic link")
 	ErrSpecial  = errors.New("it is not a file, directory or symbolic link, or it is set-user-id or set-group-id")
@@ -29,14 +29,14 @@ var (
 
 // KeepOptions say how Keep copies.
 type KeepOptions struct {
-	// Replace replaces files of the home directory. False: they are an ErrExists.
+	// Replace replaces files of the home directory. False: they are ErrExists.
 	Replace bool
-	// Held says why something is not to be copied although a directory that it is in is, in words. Empty: it is. Nil: so
-	// is all, also symbolic links that lead out of that directory.
+	// Held says why an object in the directory is not copied; empty: it is. Nil: everything is copied, including
+	// symbolic links that lead out of the directory.
 	Held func(name string) string
 }
 
-// A Kept is something that Keep copied, or did not.
+// A Kept is an object that Keep copied, or did not.
 type Kept struct {
 	Path string // below the home directory
 	Link string // what a symbolic link says that is named itself; empty: it is no such link
@@ -45,9 +45,8 @@ type Kept struct {
 	Err  error  // why it could not be copied; nil: it was
 }
 
-// Keep copies what is at name in the layer at path to the same place in a home directory. It follows no link, on either
-// side, and files appear there complete. Nobody may use the layer: ErrBusy. What cannot be copied of a directory is in
-// the list with its error; the error that is returned is about all of it.
+// Keep copies name from the layer at path to the same place in a home directory. It follows no link on either side, and
+// files appear there complete. ErrBusy: a command uses the layer. Errors about objects in a directory are in the list.
 func Keep(layer, home, name string, o KeepOptions) (list []Kept, err error) {
 	fail := func(err error) ([]Kept, error) {
 		return nil, &fs.PathError{Op: "keep", Path: filepath.Join(home, name), Err: sys.Bare(err)}
@@ -96,7 +95,6 @@ func Keep(layer, home, name string, o KeepOptions) (list []Kept, err error) {
 	return k.list, nil
 }
 
-// A keeper copies from a layer to the home directory.
 type keeper struct {
 	o     KeepOptions
 	layer *Layer
@@ -105,8 +103,8 @@ type keeper struct {
 	list  []Kept
 }
 
-// way opens the directories on both sides of which one is the parent, and makes those of the home directory that are
-// missing. It closes to.
+// way opens the parent directory of a path on both sides, and makes it in the home directory if it is missing. It
+// closes to.
 func (k *keeper) way(upper, to sys.FD, dir string) (from, at sys.FD, err error) {
 	if from, err = openAt(upper, ".", unix.O_PATH|unix.O_DIRECTORY); err != nil {
 		to.Close()
@@ -141,7 +139,7 @@ func noLink(err error) error {
 	return err
 }
 
-// intoDir opens a directory in the home directory, and makes it where it is missing, with the permissions of from.
+// intoDir opens a directory of the home directory; a missing one is made with the permissions of from.
 func intoDir(from, to sys.FD, name string) (sys.FD, error) {
 	d, err := openAt(to, name, unix.O_PATH|unix.O_DIRECTORY)
 	if err != unix.ENOENT {
@@ -158,7 +156,7 @@ func intoDir(from, to sys.FD, name string) (sys.FD, error) {
 	return d, noLink(err)
 }
 
-// entry copies what is at a path, whose last part it is in from and to.
+// entry copies the object at a path, whose last element is in from and to.
 func (k *keeper) entry(from, to sys.FD, name string, depth int) {
 	one := Kept{Path: name}
 	base := path.Base(name)
@@ -195,7 +193,6 @@ func (k *keeper) held(name string) string {
 	return k.o.Held(name)
 }
 
-// dir copies a directory.
 func (k *keeper) dir(from, to sys.FD, name string, depth int) error {
 	if depth == deepest {
 		return unix.ENAMETOOLONG
@@ -221,7 +218,7 @@ func (k *keeper) dir(from, to sys.FD, name string, depth int) error {
 	return nil
 }
 
-// file copies a file. It appears when it is complete.
+// file copies a file, which appears when it is complete.
 func (k *keeper) file(from, to sys.FD, at string) (old string, err error) {
 	name := path.Base(at)
 	var there unix.Stat_t
@@ -267,7 +264,7 @@ func (k *keeper) file(from, to sys.FD, at string) (old string, err error) {
 	return old, err
 }
 
-// copyFile makes a file with the content, permissions and time of another.
+// copyFile makes a file with the content, permissions and times of another.
 func copyFile(source *os.File, to sys.FD, made string, st *unix.Stat_t) error {
 	f, err := sys.OwnFile(to, made, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
 	if err != nil {
@@ -283,8 +280,8 @@ func copyFile(source *os.File, to sys.FD, made string, st *unix.Stat_t) error {
 	return errors.Join(err, f.Close())
 }
 
-// replace puts a file in the place of another, which goes to the layer's directory of those; or, where it cannot be
-// moved there, stays beside it. It returns where it is.
+// replace puts a file in the place of another, and returns where that is now: in the layer, or beside the file if it
+// cannot be moved there.
 func (k *keeper) replace(to sys.FD, made, name string) (old string, err error) {
 	if err = k.mayBeOld(); err != nil {
 		return "", err
@@ -317,8 +314,8 @@ func (k *keeper) replace(to sys.FD, made, name string) (old string, err error) {
 	return old, nil
 }
 
-// link copies a symbolic link. One that leads out of the directory that is kept has programs outside write to another
-// place than they mean: it is copied if it is named itself, and told of.
+// link copies a symbolic link. One that leads out of the kept directory could redirect programs outside, so it is
+// copied only if it is named itself.
 func (k *keeper) link(from, to sys.FD, one *Kept, depth int) error {
 	base, text := path.Base(one.Path), make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(int(from), base, text)
@@ -339,8 +336,8 @@ func (k *keeper) link(from, to sys.FD, one *Kept, depth int) error {
 	return err
 }
 
-// leadsOut reports whether a link, as many levels below a directory, can lead out of that, whatever other links are in
-// it.
+// leadsOut reports whether a link that many levels below a directory can lead out of it, whatever other links are
+// there.
 func leadsOut(target string, levels int) bool {
 	up, down := 0, false
 	for part := range strings.SplitSeq(target, "/") {

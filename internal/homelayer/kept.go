@@ -13,9 +13,9 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// While Keep copies a file it has a temporary name in the home directory. A note in the layer says which one, so that
-// who keeps or removes next, with the layer locked, finds it if Keep was killed. The note is written before the file is
-// made: a letter that says what has the name, the home directory, a zero byte, and the path below it.
+// While Keep copies a file, it has a temporary name in the home directory. A note in the layer, written before the file
+// is made, says which, so that whoever locks the layer next finds it if Keep was killed: a letter that says what has
+// the name, the home directory, a zero byte, and the path.
 const (
 	keptBegin    = ".nsrun-"
 	noteName     = "keeping"
@@ -25,7 +25,7 @@ const (
 	maybeOld = "o" // Keep's own, or what it was exchanged with, which is the user's
 )
 
-// remember notes the name of a file that is about to be made.
+// remember notes the name of a file before it is made.
 func (k *keeper) remember(name string) (err error) {
 	if k.note == nil {
 		if k.note, err = sys.OwnFile(k.layer.dir, noteName, unix.O_WRONLY|unix.O_CREAT); err != nil {
@@ -38,13 +38,13 @@ func (k *keeper) remember(name string) (err error) {
 	return err
 }
 
-// mayBeOld notes that a file of the user's is about to get the name.
+// mayBeOld notes that the user's own file may have the name.
 func (k *keeper) mayBeOld() error {
 	_, err := k.note.WriteAt([]byte(maybeOld), 0)
 	return err
 }
 
-// forget removes the note. Nothing has the name any more, or what has it is told of.
+// forget removes the note when nothing has the name any more, or the caller was told what has it.
 func (k *keeper) forget() {
 	if k.note != nil {
 		_ = k.note.Close()
@@ -52,7 +52,7 @@ func (k *keeper) forget() {
 	}
 }
 
-// tidyKept ends what a Keep that was killed had begun. The caller has the layer locked, alone.
+// tidyKept completes what a killed Keep left. The caller holds both locks of the layer.
 func (l *Layer) tidyKept() error {
 	text, err := readSmall(l.dir, noteName)
 	if err != nil || text == "" {
@@ -79,8 +79,8 @@ func (l *Layer) tidyKept() error {
 	return unix.Unlinkat(int(l.dir), noteName, 0)
 }
 
-// setAside moves a file to the layer's directory of what was replaced, and returns where it is. Empty: it cannot be
-// moved there.
+// setAside moves a file into the layer's directory of replaced files, and returns its path; empty: it cannot be moved
+// there.
 func (l *Layer) setAside(from sys.FD, made, name string) string {
 	if err := sys.Mkdir(int(l.dir), replacedName, 0o700); err != nil && err != unix.EEXIST {
 		return ""
@@ -92,7 +92,7 @@ func (l *Layer) setAside(from sys.FD, made, name string) string {
 	return filepath.Join(l.path, at)
 }
 
-// openBelow opens a directory below a home directory, following no link from there on.
+// openBelow opens a directory below a home directory without following links.
 func openBelow(home, dir string) (sys.FD, error) {
 	n, err := unix.Open(home, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

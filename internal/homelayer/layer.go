@@ -32,23 +32,21 @@ const (
 	ended       = "+" // ends the name of a run that has ended
 )
 
-// What the file lock has in it: a command has upper, or was killed while it had; nobody has.
+// What the file lock contains: whether a command has upper, or was killed while it had it.
 const (
 	busy = 'b'
 	free = 'f'
 )
 
-// mostPending is how many runs that have ended can wait to be merged. What others write meanwhile is thrown away.
+// mostPending is how many ended runs can wait to be merged. Later ones are discarded.
 const mostPending = 8
 
 var (
-	// ErrUnfit says that the file system cannot hold a layer.
 	ErrUnfit = errors.New("this file system cannot hold the changes of an overlay")
-	// ErrBusy says that a command uses the layer.
-	ErrBusy = errors.New("a command uses it")
+	ErrBusy  = errors.New("a command uses it")
 )
 
-// A Layer is the use of a project's layer by one command.
+// A Layer is a command's use of a project's layer.
 type Layer struct {
 	path string
 	dir  sys.FD
@@ -64,9 +62,8 @@ type Layer struct {
 	tidying sync.WaitGroup // see Begun
 }
 
-// Take begins the use of the layer at path, whose last part is its name, by a command. It is made if it is missing, for
-// a project, and for a home directory with its permissions. With apart the command does not have it to itself, so that
-// what it writes is known. Release has to be called.
+// Take begins a command's use of the layer at path, and makes the layer if it is missing. perm is the mode of the home
+// directory. With apart the command writes to a directory of its own, so that its writes can be measured. Call Release.
 func Take(path, project, home string, perm fs.FileMode, apart bool) (l *Layer, err error) {
 	for tries := 0; ; tries++ {
 		l = &Layer{path: path, home: home, dir: sys.None, lock: sys.None, runLock: sys.None, perm: uint32(perm.Perm())}
@@ -105,7 +102,7 @@ func (l *Layer) take(project string, apart bool) (err error) {
 	return l.takeRun()
 }
 
-// open opens the layer, and makes what is missing.
+// open opens or makes the layer's directories.
 func (l *Layer) open(project string) error {
 	n, err := unix.Open(l.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT {
@@ -125,7 +122,7 @@ func (l *Layer) open(project string) error {
 	return err
 }
 
-// make makes the layer. It appears under its name when it is complete.
+// make makes the layer, which appears under its name when it is complete.
 func (l *Layer) make(project string) error {
 	all, _, err := owndir.Open(filepath.Dir(l.path), true)
 	if err != nil {
@@ -164,8 +161,7 @@ func (l *Layer) makePair(dir sys.FD) error {
 	return err
 }
 
-// fits refuses file systems on which an overlay cannot keep anything: as far as that is known of the type, and of
-// attributes.
+// fits refuses file systems that are known not to hold an upper directory.
 func fits(dir sys.FD) error {
 	var st unix.Statfs_t
 	if err := sys.Retry(func() error { return unix.Fstatfs(int(dir), &st) }); err != nil {
@@ -184,8 +180,8 @@ func fits(dir sys.FD) error {
 	return unix.Fremovexattr(int(dir), "user.overlay.nsrun")
 }
 
-// takeUpper makes the layer the command's own. The caller has it locked for writing. Not ok: others use it, and what
-// they wrote has to be merged first.
+// takeUpper takes upper for the command alone. The caller has the write lock. Not ok: others use the layer, or their
+// runs must be merged first.
 func (l *Layer) takeUpper() (ok bool, err error) {
 	if ok, err = l.mergeRuns(); !ok {
 		return false, err
@@ -217,15 +213,15 @@ func (l *Layer) takeUpper() (ok bool, err error) {
 	return err == nil, err
 }
 
-// retireWork puts away what the kernel keeps in work. An overlay that is volatile, as this one is, leaves a mark there,
-// and none is made again where it is. To remove it takes longer than a rename: that is done beside the next command.
+// retireWork moves the kernel's work directory away: a volatile overlay leaves a mark there that prevents the next
+// mount. Removing it takes longer than the rename, and is done while the command runs.
 func (l *Layer) retireWork() error {
 	dir, err := openAt(l.dir, workName, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	// The kernel's directories have no permissions, which would be in the way of whoever removes it all by hand.
+	// The kernel's directories have mode 0, which would make them hard to remove by hand.
 	for _, name := range [...]string{kernelName, kernelName + "/incompat", kernelName + "/incompat/volatile"} {
 		if err = unix.Fchmodat(int(dir), name, 0o700, 0); err == unix.ENOENT && name == kernelName {
 			return nil // no overlay was made
@@ -240,8 +236,7 @@ func (l *Layer) retireWork() error {
 	return nil
 }
 
-// Begun says that the command runs, so that somebody has time to remove what the one before it left. Release waits for
-// that.
+// Begun says that the command runs: now what the last command left can be removed. Release waits for that.
 func (l *Layer) Begun() {
 	if l != nil && l.run == "" {
 		l.tidying.Go(func() {
@@ -253,7 +248,7 @@ func (l *Layer) Begun() {
 	}
 }
 
-// Again says that the sandbox in which the layer was mounted is gone, and the command gets another one.
+// Again prepares the layer for another sandbox of the same command.
 func (l *Layer) Again() error {
 	if err := l.resetWork(); err != nil {
 		return &fs.PathError{Op: "use home layer", Path: l.path, Err: sys.Bare(err)}
@@ -261,7 +256,7 @@ func (l *Layer) Again() error {
 	return nil
 }
 
-// resetWork removes what the kernel kept in work for a command that was killed.
+// resetWork removes what the kernel left in work for a killed command.
 func (l *Layer) resetWork() error {
 	work := workName
 	if l.run != "" {
@@ -278,13 +273,13 @@ func (l *Layer) resetWork() error {
 	return removeTree(dir, kernelName)
 }
 
-// mark writes into the lock's file whether a command has upper: a write that no disk is waited for.
+// mark writes the state into the file lock. It does not wait for the disk.
 func (l *Layer) mark(state byte) error {
 	_, err := unix.Pwrite(int(l.lock), []byte{state}, 0)
 	return err
 }
 
-// takeRun makes directories of the command's own over the layer, which somebody else has.
+// takeRun makes directories for a command that does not have the layer alone.
 func (l *Layer) takeRun() error {
 	if ok, err := share(l.lock); !ok {
 		return errors.Join(err, ErrBusy)
@@ -310,8 +305,7 @@ func (l *Layer) takeRun() error {
 	}
 	l.discard = len(l.lower) >= mostPending
 	l.lower = append(l.lower, filepath.Join(l.path, upperName))
-	// Names are in the order in which they were begun, also where the clock was set back: sixteen digits, and what makes
-	// them different.
+	// Names sort by start, even if the clock was set back: sixteen digits and a suffix that makes them unique.
 	began := time.Now().UnixMicro()
 	if len(names) > 0 {
 		last, _, _ := strings.Cut(names[len(names)-1], "-")
@@ -338,7 +332,7 @@ func (l *Layer) takeRun() error {
 	return err
 }
 
-// own is the directory that has the command's upper and work.
+// own is the directory with the command's upper and work.
 func (l *Layer) own() string {
 	if l.run != "" {
 		return filepath.Join(l.path, runsName, l.run)
@@ -346,20 +340,20 @@ func (l *Layer) own() string {
 	return l.path
 }
 
-// Upper is where what the command writes goes.
+// Upper is the command's upper directory.
 func (l *Layer) Upper() string { return filepath.Join(l.own(), upperName) }
 
-// Work is the directory that an overlay needs beside that.
+// Work is the overlay's work directory.
 func (l *Layer) Work() string { return filepath.Join(l.own(), workName) }
 
-// Lower are what commands wrote that is not in Upper, the newest first. Nil: nothing.
+// Lower are the directories of other commands below Upper, newest first.
 func (l *Layer) Lower() []string { return l.lower }
 
-// Discard throws away what the command writes, where it has the layer not to itself.
+// Discard discards what the command writes, if it has a directory of its own.
 func (l *Layer) Discard() { l.discard = true }
 
-// Release ends the use of a layer. Nothing of the command runs any more. What it wrote is merged, if nobody else uses
-// the layer; else that is done by who uses it last, or next.
+// Release ends the use of a layer after the command's last process has ended. If nobody else uses the layer, runs are
+// merged; otherwise the last or next user merges them.
 func (l *Layer) Release() error {
 	if l == nil {
 		return nil
@@ -388,7 +382,7 @@ func (l *Layer) Release() error {
 	return nil
 }
 
-// endRun says that the run has ended, or removes it, where it wrote nothing.
+// endRun marks the run as ended, or removes it if it wrote nothing.
 func (l *Layer) endRun() error {
 	runs, err := openAt(l.dir, runsName, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -413,7 +407,7 @@ func (l *Layer) close() {
 	l.dir.Close()
 }
 
-// openAt opens what is at a name, which is no link and follows none.
+// openAt opens a name without following links.
 func openAt(dir sys.FD, name string, flags uint64) (sys.FD, error) {
 	n, err := sys.Openat2(int(dir), name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0,
 		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
@@ -423,7 +417,7 @@ func openAt(dir sys.FD, name string, flags uint64) (sys.FD, error) {
 	return sys.FD(n), nil
 }
 
-// openUpper opens what commands wrote to, in a layer or a run, for reading and removing. They can have closed it.
+// openUpper opens an upper directory, whose mode a command can have changed, for reading and removing.
 func openUpper(at sys.FD, name string) (sys.FD, error) {
 	dir, err := openAt(at, name, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Info is about a layer.
 type Info struct {
 	Path    string
 	Project string    // of which it is; of commands without one, the home directory
@@ -27,7 +26,7 @@ type Info struct {
 	Pending int       // runs that are not merged yet
 }
 
-// List lists the layers in a directory, by their names. Nothing is there: there are none.
+// List lists the layers in a directory by name. A missing directory has none.
 func List(dir string) (list []Info, err error) {
 	all, real, err := owndir.Open(dir, false)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -49,7 +48,7 @@ func List(dir string) (list []Info, err error) {
 	return list, err
 }
 
-// Look says what is known of a layer.
+// Look returns the Info of a layer.
 func Look(path string) (in Info, err error) {
 	dir, err := openLayer(path)
 	if err != nil {
@@ -79,7 +78,7 @@ func Look(path string) (in Info, err error) {
 	return in, nil
 }
 
-// Size is how much is on disk of a layer.
+// Size returns the disk usage of a layer.
 func (in Info) Size() int64 {
 	dir, err := openLayer(in.Path)
 	if err != nil {
@@ -101,7 +100,6 @@ func openLayer(path string) (sys.FD, error) {
 	return sys.FD(n), nil
 }
 
-// A Kind says what a command did at a path.
 type Kind byte
 
 const (
@@ -110,15 +108,14 @@ const (
 	Deleted  Kind = 'D'
 )
 
-// A Change is something that commands wrote below the home directory.
 type Change struct {
 	Kind Kind
 	Path string // below the home directory; a new directory, with all that is in it, ends with a slash
 	Size int64  // on disk
 }
 
-// Changes are what is in the layer at path, over a home directory. Runs that are not merged are left out. A directory
-// that whole is about is one change, also where the home directory has it, too; nil: none is.
+// Changes lists what commands wrote to the layer at path, compared with a home directory, except runs that are not
+// merged yet. A new directory, and one for which whole returns true, is one change; whole may be nil.
 func Changes(path, home string, whole func(name string) bool) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		fail := func(err error) {
@@ -152,7 +149,6 @@ func Changes(path, home string, whole func(name string) bool) iter.Seq2[Change, 
 	}
 }
 
-// A changeWalk compares an upper directory with what is below it.
 type changeWalk struct {
 	yield func(Change, error) bool
 	whole func(name string) bool

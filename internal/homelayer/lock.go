@@ -10,16 +10,16 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// The bytes of the file lock. Locks are of the open file description, so that they hold between goroutines, too.
+// The locked bytes of the file lock. Locks belong to the open file description, so they also exclude other goroutines.
 const (
 	writing int64 = 0 // held, to write to upper and to merge
 	using   int64 = 1 // shared by all who use the layer; held alone, to merge or remove
 )
 
-// patience is how long somebody is waited for who merges.
+// patience is how long to wait for a merge.
 const patience = 30 * time.Second
 
-// lock takes a lock, F_WRLCK or F_RDLCK, on a byte of an open file. Not ok: somebody else has it.
+// lock takes a lock, F_WRLCK or F_RDLCK, on a byte. Not ok: another user has it.
 func lock(f sys.FD, kind int16, at int64) (ok bool, err error) {
 	lk := unix.Flock_t{Type: kind, Start: at, Len: 1}
 	err = sys.Retry(func() error { return unix.FcntlFlock(uintptr(f), unix.F_OFD_SETLK, &lk) })
@@ -29,7 +29,7 @@ func lock(f sys.FD, kind int16, at int64) (ok bool, err error) {
 	return err == nil, err
 }
 
-// share takes the lock of those who use a layer, and waits for who merges.
+// share takes the lock of a user, and waits for a merge.
 func share(f sys.FD) (ok bool, err error) {
 	pause := time.Millisecond
 	for until := time.Now().Add(patience); ; pause = min(2*pause, 50*time.Millisecond) {
@@ -40,7 +40,7 @@ func share(f sys.FD) (ok bool, err error) {
 	}
 }
 
-// alone takes both locks, to merge or remove; or none.
+// alone takes both locks, to merge or remove, or neither.
 func alone(f sys.FD) (ok bool, err error) {
 	if ok, err = lock(f, unix.F_WRLCK, writing); !ok {
 		return false, err

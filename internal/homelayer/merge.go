@@ -13,10 +13,10 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// deepest is how many directories below each other are merged. What lies deeper is left out.
+// deepest is how many levels of directories are merged. What is deeper is left out.
 const deepest = 100
 
-// runNames are the names in runs, in the order in which they were begun.
+// runNames are the names in runs, oldest first.
 func runNames(runs sys.FD) ([]string, error) {
 	names, err := sys.Names(int(runs), make([]byte, 16<<10))
 	names = slices.DeleteFunc(names, func(name string) bool { return name == movedName })
@@ -24,8 +24,8 @@ func runNames(runs sys.FD) ([]string, error) {
 	return names, err
 }
 
-// mergeRuns puts what runs wrote into the layer, the oldest first. The caller has it locked for writing, and gets the
-// lock of its users for that, which it has afterwards, if there were runs. Not ok: somebody uses it.
+// mergeRuns merges runs into the layer, oldest first. The caller has the write lock, and afterwards also the users'
+// lock if there were runs. Not ok: somebody uses the layer.
 func (l *Layer) mergeRuns() (ok bool, err error) {
 	runs, err := openAt(l.dir, runsName, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err == unix.ENOENT {
@@ -69,7 +69,7 @@ func (l *Layer) mergeRuns() (ok bool, err error) {
 	return err == nil, err
 }
 
-// mergeRun puts what one run wrote into the layer, and removes it. It can be killed at any point, and begun again.
+// mergeRun merges one run into the layer and removes it. It can be interrupted and repeated.
 func mergeRun(runs sys.FD, name string, upper, home sys.FD, book *book) error {
 	dir, err := openAt(runs, name, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
@@ -100,7 +100,6 @@ func mergeRun(runs sys.FD, name string, upper, home sys.FD, book *book) error {
 	return removeTree(runs, name)
 }
 
-// openHome opens a home directory, to look at names in it.
 func openHome(path string) (sys.FD, error) {
 	n, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -109,7 +108,6 @@ func openHome(path string) (sys.FD, error) {
 	return sys.FD(n), nil
 }
 
-// A merger moves whole files from one upper directory to another.
 type merger struct {
 	began unix.Timespec
 	run   string
@@ -117,9 +115,9 @@ type merger struct {
 	book  *book
 }
 
-// dir moves what is in a directory. Where both sides wrote to one file of it, the other side's files of this directory
-// are left out, all of them: they may belong together, as a database and its log do. Of what the home directory does
-// not have nothing is marked as deleted: where a directory is the layer's alone, overlays list the mark.
+// dir merges a directory. If both sides wrote one of its files, all files of the other side in it are left out, because
+// they may belong together like a database and its log. A deletion mark is left out if the home directory has no such
+// name: overlays would list the mark.
 func (m *merger) dir(from, to, home sys.FD, at string, depth int) error {
 	names, err := sys.Names(int(from), make([]byte, 16<<10))
 	if err != nil {
@@ -176,7 +174,7 @@ func (m *merger) dir(from, to, home sys.FD, at string, depth int) error {
 	return nil
 }
 
-// changed reports whether the layer has something by a name that is newer than the run, and that the run did not see.
+// changed reports whether the layer has an object of this name that is newer than the run and that the run did not see.
 func (m *merger) changed(to sys.FD, name, at string) bool {
 	var st unix.Stat_t
 	if unix.Fstatat(int(to), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
@@ -189,7 +187,7 @@ func (m *merger) changed(to sys.FD, name, at string) bool {
 	return of == "" || !slices.Contains(m.seen, of) // moving changes the time, too
 }
 
-// move moves a directory, or what is in it where the layer has it, too.
+// move moves a directory, or its content if the layer also has it.
 func (m *merger) move(from, to, home sys.FD, name, at string, depth int) error {
 	err := rename(from, to, name, true)
 	if err != unix.EEXIST {
@@ -232,8 +230,8 @@ func (m *merger) move(from, to, home sys.FD, name, at string, depth int) error {
 	return m.dir(source, target, below, at+name+"/", depth+1)
 }
 
-// rename moves a name from one directory to the other, where it may have to be free. A directory is given the
-// permission that this takes.
+// rename moves a name to the other directory; with free, the name must not exist there. It gives a directory the
+// permission that this needs.
 func rename(from, to sys.FD, name string, free bool) error {
 	once := func() error {
 		if free {
@@ -251,5 +249,4 @@ func rename(from, to sys.FD, name string, free bool) error {
 	return err
 }
 
-// removeTree removes what is at a name, and all that is below it.
 func removeTree(dir sys.FD, name string) error { return deep.Remove(int(dir), name) }

@@ -15,13 +15,13 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// begins of names that are no layers: of one that is being made, and of one that is being removed.
+// Prefixes of names that are not layers: of one that is being made, and of one that is being removed.
 const (
 	newBegin  = ".new-"
 	goneBegin = ".gone-"
 )
 
-// Remove removes a layer that nobody uses; ErrBusy: a command does.
+// Remove removes a layer. ErrBusy: a command uses it.
 func Remove(path string) error {
 	fail := func(err error) error {
 		return &fs.PathError{Op: "remove home layer", Path: path, Err: sys.Bare(err)}
@@ -59,14 +59,14 @@ func Remove(path string) error {
 	return nil
 }
 
-// Retention is how long a layer is kept that no command uses.
+// Retention is how long an unused layer is kept.
 const Retention = 30 * 24 * time.Hour
 
-// cleanedName is a file in the directory of layers whose age tells when that was cleaned.
+// The age of the file cleanedName in the directory of layers tells when it was last cleaned.
 const cleanedName = ".cleaned"
 
-// Clean removes layers that no command has used for some time, and what killed processes left behind. It returns the
-// layers; with dry none of it is removed.
+// Clean removes unused layers and what killed processes left behind, and returns the layers. With dry it removes
+// nothing.
 func Clean(dir string, unused time.Duration, dry bool) (removed []Info, err error) {
 	list, err := List(dir)
 	for _, in := range list {
@@ -91,7 +91,7 @@ func Clean(dir string, unused time.Duration, dry bool) (removed []Info, err erro
 	return removed, err
 }
 
-// sweep removes what is left of layers that were being made or removed an hour ago.
+// sweep removes layers that were being made or removed an hour ago.
 func sweep(dir string) error {
 	all, _, err := owndir.Open(dir, false)
 	if err != nil {
@@ -113,7 +113,6 @@ func sweep(dir string) error {
 	return err
 }
 
-// CleanDaily is Clean, at most once a day.
 func CleanDaily(dir string) error {
 	all, _, err := owndir.Open(dir, false)
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// measured is a file whose age tells when the layer was measured last, often how old it can be.
+// The age of measuredName tells when the layer was last measured, which happens as seldom as often.
 const (
 	measuredName = "measured"
 	often        = time.Hour
 )
 
-// usage is how much is on disk below a directory, files with several names counted once.
+// usage returns the disk usage of a directory, with hard links counted once.
 func usage(dir sys.FD) (size int64) {
 	seen := map[uint64]bool{}
 	_ = deep.Walk(int(dir), func(st *unix.Stat_t) {
@@ -36,7 +36,7 @@ func usage(dir sys.FD) (size int64) {
 	return size
 }
 
-// Wrote is how much the command wrote so far, and how many files, where it has the layer not to itself.
+// Wrote returns how many bytes and files the command wrote so far, if it has a directory of its own.
 func (l *Layer) Wrote() (bytes, files int64) {
 	if l == nil || l.run == "" {
 		return 0, 0
@@ -50,11 +50,9 @@ func (l *Layer) Wrote() (bytes, files int64) {
 	return bytes, files
 }
 
-// due reports whether the layer has to be measured.
 func (l *Layer) due() bool { return !stamped(l.dir, measuredName, often) }
 
-// stamped reports whether a file was made no longer ago than that. The clock may have been set back since: then it was
-// not.
+// stamped reports whether a file is younger than ago. If the clock was set back since, it is not.
 func stamped(dir sys.FD, name string, ago time.Duration) bool {
 	var st unix.Stat_t
 	if unix.Fstatat(int(dir), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
@@ -64,9 +62,9 @@ func stamped(dir sys.FD, name string, ago time.Duration) bool {
 	return age >= 0 && age <= ago
 }
 
-// Bound removes what makes the layer larger than a number of bytes, now or where it was measured long ago: caches, by
-// their paths below the home directory, the largest first; and where these are not enough, all of it. The command has
-// the layer to itself, and has ended. It returns what was removed, with an empty path for all.
+// Bound removes caches, largest first, if the layer is larger than limit, or all of the layer if that is not enough. It
+// measures if now is set or the last measurement is old. The command has the layer alone and has ended. It returns what
+// it removed; an empty path stands for all.
 func (l *Layer) Bound(limit int64, caches []string, now bool) (removed []string, err error) {
 	if l.run != "" || !now && !l.due() {
 		return nil, nil
@@ -110,7 +108,7 @@ func errorOf(err error) error {
 	return err
 }
 
-// shrink removes caches until so much is left that the next command has room.
+// shrink removes caches until the next command has room.
 func shrink(upper sys.FD, size, limit int64, caches []string) (removed []string, left int64, err error) {
 	type cache struct {
 		name string

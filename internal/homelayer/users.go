@@ -11,12 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dying is how long what a killed command left behind is waited for.
+// dying is how long to wait for the processes of a killed command.
 const dying = 5 * time.Second
 
-// vacant waits until no process sees an overlay that writes to a directory, which is told by the end of its path. It is
-// asked only after somebody was killed: what is in its sandbox ends by itself, but not at the same moment. Not: it is
-// still in use.
+// vacant waits until no process sees an overlay whose upper directory has a path with this end. It is called only after
+// a command was killed: its processes do not all end at once. False: it is still in use.
 func vacant(end string) bool {
 	option := []byte(end + ",")
 	pause := time.Millisecond
@@ -29,7 +28,6 @@ func vacant(end string) bool {
 	return true
 }
 
-// used looks through the mounts of all processes of this user.
 func used(option []byte) bool {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

@@ -11,14 +11,12 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// The classic form: mount(2), which takes paths. A descriptor is given to it as
-// /proc/self/fd/N, which leads to exactly what is open there; N must be known
-// when the Program is built, so a descriptor is moved to a fixed number first.
+// The classic form: mount(2), which takes paths. /proc/self/fd/N names exactly what is open at N, which must be known
+// when the Program is built; so a descriptor is moved to a fixed number first.
 
 const noSource = prog.Slot(0xffff)
 
-// mountOn is mount(2) on the file that at refers to. Where from is a slot, what
-// it refers to is the source.
+// mountOn is mount(2) on what at refers to; if from is a slot, what it refers to is the source.
 func (c *compiler) mountOn(at prog.Slot, source, fstype string, flags uint64, data string, from prog.Slot) {
 	c.Call(prog.SysDup3, at.Arg(), prog.Int(c.o.ScratchFd), prog.Int(openTreeCloexec))
 	target := c.String(fdPath(c.o.ScratchFd))
@@ -48,14 +46,12 @@ func (c *compiler) mountOn(at prog.Slot, source, fstype string, flags uint64, da
 // fdPath is a path of what descriptor n refers to.
 func fdPath(n int) string { return "/proc/self/fd/" + strconv.Itoa(n) }
 
-// mountFlags translates the flags of mount_setattr(2) to those of mount(2): the
-// ones used here have the same numbers.
+// mountFlags translates flags of mount_setattr(2) to those of mount(2), which have the same numbers here.
 func mountFlags(attrs uint64) uint64 {
 	return attrs & (attrReadOnly | attrNoSuid | attrNoDev | attrNoExec)
 }
 
-// classicSource finds the mounts inside the source of a bind, whose flags have
-// to be set one by one.
+// classicSource finds the mounts inside the source of a bind, whose flags must be set one by one.
 func (c *compiler) classicSource(m *mounts.Mount, t *tree) error {
 	source := m.Source
 	if c.o.Resolve != nil {
@@ -86,8 +82,8 @@ func (c *compiler) classicMount(t tree, at prog.Slot) {
 	c.Close(t.fd)
 }
 
-// classicAttach mounts t on under, which it closes, and returns a descriptor of
-// the new mount's root. again opens what under was opened as.
+// classicAttach mounts t on under, which it closes, and returns a descriptor of the new mount's root. again opens under
+// once more.
 func (c *compiler) classicAttach(t tree, under prog.Slot, again func() prog.Slot) prog.Slot {
 	c.classicMount(t, under)
 	c.Close(under)
@@ -96,9 +92,8 @@ func (c *compiler) classicAttach(t tree, under prog.Slot, again func() prog.Slot
 	return top
 }
 
-// classicMove mounts t where nobody else can get at it, and moves it onto under,
-// which it closes. It returns a descriptor of the mount's root. A second look at a
-// path of the sandbox could find something else there.
+// classicMove mounts t in a hidden place and moves it onto under, which it closes, because a second look at a path of
+// the sandbox could find something else. It returns a descriptor of the mount's root.
 func (c *compiler) classicMove(t tree, under prog.Slot) prog.Slot {
 	name := "m" + strconv.Itoa(c.hidden)
 	c.hidden++
@@ -119,7 +114,6 @@ func (c *compiler) classicMove(t tree, under prog.Slot) prog.Slot {
 	return top
 }
 
-// remember keeps what flags the mounts of t have, for remounts.
 func (c *compiler) remember(t tree, target string) {
 	if !c.o.Classic {
 		return
@@ -133,8 +127,7 @@ func (c *compiler) remember(t tree, target string) {
 	}
 }
 
-// classicFlags sets the flags of a bind, and of all mounts in it, and takes them
-// out of propagation; top is the new mount's root.
+// classicFlags sets the flags of a bind and of all mounts in it, and makes them private; top is the new mount's root.
 func (c *compiler) classicFlags(t tree, top prog.Slot) {
 	if t.fstype != "" {
 		return
@@ -148,8 +141,8 @@ func (c *compiler) classicFlags(t tree, top prog.Slot) {
 		}
 		at := c.Slot()
 		how, size := c.howIn(0)
-		// What lies in a directory that is closed to the caller, the command cannot
-		// reach either: it never has more capabilities.
+		// The command never has more capabilities than the caller, so it cannot reach what is in a closed directory
+		// either.
 		closed := c.Call(prog.SysOpenat2, top.Arg(), c.String(in.Target), how, size).To(at).Tolerate(syscall.EACCES).OnTolerated()
 		c.mountOn(at, "", "", flags, "", noSource)
 		c.Close(at)

@@ -11,54 +11,46 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// Options say how a Plan is compiled.
 type Options struct {
-	// Classic uses mount(2) only, for kernels before 5.12. False: the new calls.
+	// Classic uses only mount(2), for kernels before 5.12.
 	Classic bool
 
-	// Infos are the host's mounts, which only the classic form needs.
+	// Infos are the host's mounts, for the classic form.
 	Infos []mounts.Info
 
-	// Resolve makes a source path free of symbolic links, for the classic form,
-	// which has to find it in Infos. Nil: it is taken as it is.
+	// Resolve resolves the links of a source path for the classic form, which looks it up in Infos. Nil: it has none.
 	Resolve func(string) (string, error)
 
-	// HostRoot says that the sandbox's user id 0 is root on the host: then procfs
-	// lets it write what concerns the whole host, unless that is mounted read-only.
+	// HostRoot says that user 0 of the sandbox is root on the host: procfs would let it write settings of the host.
 	HostRoot bool
 
-	// UserNamespace says that a new user namespace was made. Then the kernel has
-	// made all mounts private or slaves already, and it has made sure that the
-	// caller's root is the root of its mount namespace: nobody with another one gets
-	// a user namespace (user_namespaces(7)).
+	// UserNamespace says that there is a new user namespace. Then all mounts are private or slaves already, and the
+	// caller's root is the root of its mount namespace (user_namespaces(7)).
 	UserNamespace bool
 
-	// FirstLayer is the number of the first descriptor in the child that KindLayer can
-	// attach, Layers how many there are.
+	// FirstLayer is the number of the child's first descriptor for KindLayer, Layers the number of them.
 	FirstLayer, Layers int
 
 	// Masks is the number of a descriptor in the child: of a mount with a directory d and a file f that nobody in the
 	// sandbox can open, for KindBlock. Zero: they are made, and are the sandbox's.
 	Masks int
 
-	// Attached adds what is to be done when the layers are attached, and nothing else was done yet. Nil: nothing is.
+	// Attached adds operations after the layers are attached, before all others. Nil: none.
 	Attached func()
 
-	// Marks were made ahead, in a new user namespace and not for the classic form. Nil: none were.
+	// Marks were made ahead, in a new user namespace and not for the classic form. Nil: there are none.
 	Marks *Marks
 
-	// ScratchFd is the first of three descriptor numbers that are free in the child, for what mount(2) and overlays
-	// are given as a path.
+	// ScratchFd is a free descriptor number in the child, for the classic form.
 	ScratchFd int
 
-	// HostProc adds what tells that the host's /proc is shown, read-only and with all that is mounted over it, where
-	// the kernel refuses a new one because of what is mounted over it. Nil: it is not shown, which is an error. There
-	// must be a new user namespace: without one the processes that are seen there could be looked into.
+	// HostProc allows the host's /proc, read-only, where the kernel refuses a new one because of mounts over it, and
+	// adds operations that report this. There must be a new user namespace, which keeps the command from looking into
+	// the processes there. Nil: a refusal is an error.
 	HostProc func()
 
-	// Bubblewrap makes the details as bubblewrap 0.12 has them: the devices of
-	// KindDev are writable mounts, and of KindProc only what bubblewrap covers is
-	// covered.
+	// Bubblewrap does details as bubblewrap 0.12 does: writable mounts for the devices of KindDev, and fewer covered
+	// files in KindProc.
 	Bubblewrap bool
 }
 
@@ -121,7 +113,6 @@ const (
 	mountPointFilePerm = 0o444
 )
 
-// compiler holds what later steps need of earlier ones.
 type compiler struct {
 	*prog.Builder
 	o        Options
@@ -134,8 +125,7 @@ type compiler struct {
 	statx    prog.Ptr
 	linkText prog.Ptr // see symlink; 0: none yet
 
-	// Sources of binds, in order, that were opened before anything was done, and
-	// how many of them were used; the same for the devices of each KindDev.
+	// Opened sources of binds, in order, and how many were used; the same for the devices of each KindDev.
 	sources, devices         prog.Slot
 	opened, used, usedOfDevs int
 	devicesOpen              bool
@@ -205,7 +195,7 @@ func compile(b *prog.Builder, p mounts.Plan, o Options) error {
 	return nil
 }
 
-// begin is after the layers, and before anything else.
+// begin runs after the layers are attached.
 func (c *compiler) begin() {
 	if c.o.Masks != 0 && !slices.ContainsFunc(c.plan, func(m mounts.Mount) bool { return m.Kind == mounts.KindBlock }) {
 		c.Call(prog.SysClose, prog.Int(c.o.Masks))
@@ -215,7 +205,7 @@ func (c *compiler) begin() {
 	}
 }
 
-// mountAll adds the steps of p from the given one on.
+// mountAll adds the steps of p from the given index on.
 func (c *compiler) mountAll(p mounts.Plan, from int) error {
 	for i := from; i < len(p); i++ {
 		c.Mount(i)
@@ -241,11 +231,9 @@ func hides(m *mounts.Mount) bool {
 	return m.Kind == mounts.KindData || m.Kind == mounts.KindOverlay && (m.Temporary || fronted(m))
 }
 
-// prepare makes a tmpfs the root of the namespace that holds the host's root as h
-// and will hold the new one as r, and what Block shows, if that is needed. The
-// process's root stays the host's: absolute paths, those in links of sources
-// included, lead where they led, and a bind of "/" holds nothing of this. Nothing
-// may be mounted over the new root: ".." would lead there.
+// prepare makes a tmpfs the root of the namespace; h has the host's root and r will have the new one. The process's
+// root stays the host's, so absolute paths and links of sources lead where they did. Nothing may be mounted over the
+// new root, because ".." would lead there.
 func (c *compiler) prepare(p mounts.Plan) {
 	block, hidden := false, false
 	for i := range p {
@@ -293,7 +281,7 @@ func (c *compiler) prepare(p mounts.Plan) {
 
 const maskDir = "m"
 
-// newBase makes the tmpfs. In one that is not filled there is no room.
+// newBase makes the tmpfs; one that is not filled has no space.
 func (c *compiler) newBase(filled bool) tree {
 	if filled {
 		return c.newFS("tmpfs", attrNoSuid|attrNoDev, option{key: "mode", value: "700"})
@@ -301,14 +289,12 @@ func (c *compiler) newBase(filled bool) tree {
 	return c.newFS("tmpfs", attrNoSuid|attrNoDev|attrNoExec, option{key: "mode", value: "700"}, option{key: "size", value: "4096"})
 }
 
-// levels is how far climb climbs: as far as one path can say.
+// levels is how far climb climbs: as far as one path can.
 const levels = 4095 / len("../")
 
-// climb makes the root of the mount namespace the process's root: the caller's,
-// host, may be another (chroot(2)), and what is above it would be a way out of the
-// sandbox. ".." stops at the process's root only, so that must be elsewhere
-// meanwhile: at base, or where that is not made yet at a directory that the
-// classic form needs anyway.
+// climb makes the root of the mount namespace the process's root: above a root made by chroot(2) would be a way out of
+// the sandbox. ".." stops at the process's root only, so that must be elsewhere meanwhile: at base, or at a directory
+// of the classic form.
 func (c *compiler) climb(host prog.Slot, base tree) {
 	dot := c.String(".")
 	if c.o.Classic {
@@ -322,7 +308,7 @@ func (c *compiler) climb(host prog.Slot, base tree) {
 	c.Call(prog.SysChroot, dot)
 }
 
-// pivot makes the new root the root, and lets go of all else.
+// pivot makes the new root the root and unmounts the rest.
 func (c *compiler) pivot() {
 	c.letGo()
 	c.Step("pivot", "/")
@@ -382,7 +368,6 @@ func perm(m *mounts.Mount, otherwise uint32) uint32 {
 	return otherwise
 }
 
-// unixMode is mode as chmod(2) takes it.
 func unixMode(mode fs.FileMode) uint32 {
 	m := uint32(mode.Perm())
 	if mode&fs.ModeSetuid != 0 {
@@ -408,13 +393,12 @@ func attrs(m *mounts.Mount) uint64 {
 	return a
 }
 
-// setattr adds flags to a tree and takes it out of the propagation of mounts:
-// what the host mounts later does not appear in it, writable.
+// setattr adds flags to a tree and makes it private, so that later mounts of the host do not appear in it, writable.
 func (c *compiler) setattr(fd prog.Slot, recursive int, set uint64) {
 	c.changeAttr(fd, recursive, set, 0)
 }
 
-// changeAttr is setattr that can also take flags away.
+// changeAttr is setattr that can also clear flags.
 func (c *compiler) changeAttr(fd prog.Slot, recursive int, set, clear uint64) {
 	i := 0
 	for i < c.nattrs && (c.attrs[i].set != set || c.attrs[i].clear != clear) {
@@ -437,8 +421,8 @@ type keptMount struct {
 	root prog.Slot
 }
 
-// release closes the root of the mount that was added, unless a later step needs
-// it: who owns what is above it could put something else in its place.
+// release closes the root of the added mount unless a later step needs it: the owner of a parent directory could
+// exchange it.
 func (c *compiler) release(root prog.Slot) {
 	for i := c.index + 1; i < len(c.plan); i++ {
 		if m := &c.plan[i]; m.Kind == mounts.KindRemount && relative(m.Target) == relative(c.plan[c.index].Target) {
@@ -462,7 +446,6 @@ func (c *compiler) letGo() {
 	}
 }
 
-// keptFor is the last mount that was kept for the step that is being added.
 func (c *compiler) keptFor() (root prog.Slot, ok bool) {
 	for _, k := range c.kept {
 		if k.by == c.index {
@@ -495,7 +478,7 @@ func (c *compiler) remount(m *mounts.Mount) {
 	}
 	c.Step("remount", m.Target)
 	if c.o.Classic {
-		// What is not said again is lost, and some of it the kernel does not let go.
+		// Flags that are not repeated are lost, and the kernel refuses to drop some.
 		flags := c.flags[rel] | uint64(mounts.FlagReadOnly|mounts.FlagNoSuid|mounts.FlagNoDev)
 		c.mountOn(dst, "", "", msRemount|msBind|flags, "", noSource)
 	} else {

@@ -13,23 +13,19 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// New file systems, and what they are filled with.
-
-// maxValue is how long a value can be that fsconfig(2) takes, maxData what all
-// options together cannot reach in mount(2).
+// maxValue is the longest value of fsconfig(2), maxData a bound for all options of mount(2).
 const (
 	maxValue = 255
 	maxData  = 4096
 )
 
-// option is one parameter of a new file system; no value: a flag.
+// option is a parameter of a new file system; without a value it is a flag.
 type option struct {
 	key, value string
 	base       int // not 0: the value is number, in this base
 	number     uint64
 }
 
-// text is the value in mount(2)'s data.
 func (o *option) text() string {
 	if o.base != 0 {
 		return strconv.FormatUint(o.number, o.base)
@@ -37,8 +33,8 @@ func (o *option) text() string {
 	return escapeComma(o.value)
 }
 
-// newFS makes a file system that is not attached yet. Where a value is too long for fsconfig(2), which paths of layers
-// can be, or has a comma, which overlay takes there since Linux 6.5 only, it is left to mount(2).
+// newFS makes a detached file system. It uses mount(2) if a value is too long for fsconfig(2), or contains a comma,
+// which overlay accepts there only since Linux 6.5.
 func (c *compiler) newFS(fstype string, attrs uint64, opts ...option) tree {
 	t := tree{fd: c.Slot(), source: fstype, fstype: fstype, flags: attrs, classic: c.o.Classic}
 	for i := range opts {
@@ -134,8 +130,8 @@ func (c *compiler) overlay(m *mounts.Mount) error {
 	if m.Volatile {
 		opts = append(opts, option{key: "volatile"})
 	}
-	// Marks as user.overlay.*, which a user namespace may write too; this also
-	// switches off redirects and metacopy, which the sandboxed side could forge.
+	// user.overlay.* marks, which a user namespace may write. This also disables redirects and metacopy, which the
+	// command could forge.
 	opts = append(opts, option{key: "userxattr", value: ""})
 	attrs := attrs(m)
 	if c.o.Bubblewrap {
@@ -152,16 +148,14 @@ func (c *compiler) overlay(m *mounts.Mount) error {
 	return nil
 }
 
-// escapeLayer protects what separates layers in overlay's options.
+// escapeLayer escapes separators of layers in overlay's options.
 func escapeLayer(p string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(p, `\`, `\\`), `:`, `\:`)
 }
 
-// escapeComma protects what separates options in mount(2)'s data.
 func escapeComma(v string) string { return strings.ReplaceAll(v, ",", `\,`) }
 
-// hostProc is what in a procfs is the whole host's and not a process's; the first
-// bubblewrapProc of it are what bubblewrap covers.
+// hostProc lists what in a procfs belongs to the whole host; bubblewrap covers the first bubblewrapProc of it.
 var hostProc = [...]string{
 	"sys", "sysrq-trigger", "irq", "bus",
 	"fs", "asound", "acpi", "scsi", "mtrr", "driver", "dynamic_debug",
@@ -243,7 +237,7 @@ func (c *compiler) cloneTree(to prog.Slot, source string, flags uint64) {
 	c.setattr(to, atRecursive, flags)
 }
 
-// selfReadOnly covers a name in dir with itself, read-only.
+// selfReadOnly binds a name in dir onto itself, read-only.
 func (c *compiler) selfReadOnly(dir prog.Slot, name string, flags uint64) {
 	if c.o.Classic {
 		open := func() (at prog.Slot, r prog.Ref) {
@@ -271,12 +265,11 @@ func (c *compiler) selfReadOnly(dir prog.Slot, name string, flags uint64) {
 	c.Here(skip)
 }
 
-// deviceNames are the devices of the host that a sandbox gets.
 var deviceNames = [...]deviceName{
 	{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0},
 }
 
-// deviceName is a device and its number, from the kernel's devices.txt.
+// deviceName is a device and its number in the kernel's devices.txt.
 type deviceName struct {
 	name         string
 	major, minor uint32
@@ -295,9 +288,9 @@ func (c *compiler) dev(m *mounts.Mount) {
 		case c.o.Bubblewrap:
 			c.setattr(dev, atRecursive, attrNoSuid)
 		default:
-			// The nodes are the host's inodes: their modes, owners and times are not
-			// the sandbox's to change. Two calls for all of them, and none for devpts,
-			// which is not there yet; writing to a device is not writing to its mount.
+			// The nodes are the host's inodes, whose modes, owners and times the sandbox must not change. Two calls
+			// cover all of them, but not devpts, which is not there yet. A read-only mount does not prevent writes to a
+			// device.
 			c.setattr(dev, atRecursive, deviceAttrs)
 			c.changeAttr(dev, 0, 0, attrReadOnly)
 		}
@@ -315,13 +308,12 @@ func (c *compiler) dev(m *mounts.Mount) {
 	})
 }
 
-// deviceLinks are the symbolic links of a sandbox's /dev.
 var deviceLinks = [...]struct{ text, name string }{
 	{"/proc/self/fd", "fd"}, {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"}, {"/proc/self/fd/2", "stderr"},
 	{"/proc/kcore", "core"}, {"pts/ptmx", "ptmx"},
 }
 
-// console makes the caller's terminal appear as the console.
+// console shows the caller's terminal as the console.
 func (c *compiler) console(m *mounts.Mount, dir prog.Slot) {
 	c.StepIn("dev", m.Target, "console")
 	n := c.String("console")
@@ -342,7 +334,6 @@ func (c *compiler) console(m *mounts.Mount, dir prog.Slot) {
 	c.attachAt(t, dir, "console")
 }
 
-// openConsole clones the caller's terminal.
 func (c *compiler) openConsole(m *mounts.Mount, to prog.Slot) {
 	c.StepIn("dev", m.Target, "console")
 	c.Call(prog.SysOpenTree, prog.AtCwd, c.String(m.Source), prog.Int(openTreeClone|openTreeCloexec|atNoFollow)).To(to)
@@ -350,7 +341,7 @@ func (c *compiler) openConsole(m *mounts.Mount, to prog.Slot) {
 	c.setattr(to, 0, c.consoleAttrs())
 }
 
-// consoleAttrs are those of the other devices, but for bubblewrap's command line, in which the node can be changed.
+// consoleAttrs are deviceAttrs, except for bubblewrap's command line, whose console node can be changed.
 func (c *compiler) consoleAttrs() uint64 {
 	if c.o.Bubblewrap {
 		return attrNoSuid
@@ -358,16 +349,15 @@ func (c *compiler) consoleAttrs() uint64 {
 	return deviceAttrs
 }
 
-// deviceAttrs are the flags of the mounts of device nodes.
 const deviceAttrs = attrReadOnly | attrNoSuid
 
-// openDevice clones a node of the host, if it is the device that has the name.
+// openDevice clones a node of the host if it is the device of that name.
 func (c *compiler) openDevice(name *deviceName, to prog.Slot) {
 	c.Call(prog.SysOpenTree, prog.AtCwd, c.Concat("/dev/", name.name), prog.Int(openTreeClone|openTreeCloexec|atNoFollow)).To(to)
 	c.Call(prog.Device, to.Arg(), prog.Int(name.major), prog.Int(name.minor))
 }
 
-// device makes a node of the host appear in dir.
+// device shows a node of the host in dir.
 func (c *compiler) device(m *mounts.Mount, dir prog.Slot, name *deviceName) {
 	c.StepIn("dev", m.Target, name.name)
 	n := c.String(name.name)
@@ -395,8 +385,7 @@ func (c *compiler) device(m *mounts.Mount, dir prog.Slot, name *deviceName) {
 	c.Close(t)
 }
 
-// data puts a file with the content of m over the target. The file is in a place
-// that is gone when the set-up is done, and has no name any more.
+// data mounts a file with the content of m over the target. The file has no name once the set-up is done.
 func (c *compiler) data(m *mounts.Mount) {
 	c.Step("data", m.Target)
 	c.Part(prog.PartContent)
@@ -434,15 +423,15 @@ func (c *compiler) block(m *mounts.Mount) {
 	c.Here(gone)
 }
 
-// existing looks a target up; where an Optional one is not there it goes on at gone.
+// existing looks up a target; for an Optional one that is missing, it continues at gone.
 func (c *compiler) existing(m *mounts.Mount) (dst prog.Slot, gone prog.Label) {
 	dst = c.Slot()
 	if c.footing().base != "" {
-		// Nor is what the caller may not reach left as it is: the command could open it up.
+		// What the caller may not reach must be covered too: the command could change its mode.
 		gone = c.open(m.Target, dst, m.Optional)
 	} else {
-		// A link at the target is followed: what it leads to is what is meant. What
-		// the caller may not reach, the command cannot reach either.
+		// A link at the target is followed: its target is what is meant. What the caller may not reach, the command
+		// cannot reach either.
 		how, size := c.howIn(2)
 		open := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(relative(m.Target)), how, size).To(dst)
 		if m.Optional {
@@ -453,7 +442,7 @@ func (c *compiler) existing(m *mounts.Mount) (dst prog.Slot, gone prog.Label) {
 	return dst, gone
 }
 
-// cover puts a directory or file that nobody can open over dst, read-only.
+// cover mounts a directory or file that nobody can open over dst.
 func (c *compiler) cover(dst prog.Slot, name string) {
 	t := c.Slot()
 	if c.o.Masks != 0 {

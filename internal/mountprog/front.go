@@ -12,11 +12,8 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// The topmost lower layer of an overlay, in which names are hidden and added.
-
-// front makes the topmost lower layer: what m hides is marked as deleted in it, by
-// character devices 0:0 as the kernel's overlayfs documentation has it, and what m adds
-// is there. It returns the layer's name in base, which is the working directory then.
+// front makes the topmost lower layer of an overlay, with whiteouts for what m hides and with what m adds. It returns
+// the layer's name in base, the working directory at that time.
 func (c *compiler) front(m *mounts.Mount) string {
 	hidden := byDir(topmost(m.Hide))
 	marks := c.o.Marks.of(hidden)
@@ -69,7 +66,7 @@ func (c *compiler) front(m *mounts.Mount) string {
 	return name
 }
 
-// frontDir makes the directory of a front layer, or takes the one that has the marks.
+// frontDir makes the directory of a front layer, or takes the one with marks.
 func (c *compiler) frontDir(m *mounts.Mount, marks *layerMarks, hidden []Group) (name string, layer prog.Slot) {
 	layer = c.Slot()
 	mode := perm(m, defaultParentPerm)
@@ -90,7 +87,6 @@ func (c *compiler) frontDir(m *mounts.Mount, marks *layerMarks, hidden []Group) 
 	return name, layer
 }
 
-// text makes a file of a front layer.
 func (c *compiler) text(layer prog.Slot, t *mounts.Text) {
 	parent, base := layer, t.Path
 	if i := strings.LastIndexByte(t.Path, '/'); i > 0 {
@@ -110,12 +106,11 @@ func (c *compiler) text(layer prog.Slot, t *mounts.Text) {
 	}
 }
 
-// fronted reports whether an overlay has a front layer.
 func fronted(m *mounts.Mount) bool {
 	return len(m.Hide)+len(m.Dirs)+len(m.Files)+len(m.Texts) > 0
 }
 
-// topmost are the paths that are not below another one of them, sorted.
+// topmost are those paths, sorted, that are not below another one.
 func topmost(paths []string) []string {
 	sorted := slices.Clone(paths)
 	slices.Sort(sorted)

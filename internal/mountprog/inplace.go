@@ -7,16 +7,12 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// A Plan that begins with the host's root needs no other root: the copy of the
-// host's mounts that the new mount namespace already is becomes the sandbox's.
-// That saves a second copy, and with it pivot_root(2) and the one unmount, whose
-// grace period is what setting up mounts costs most. Only in a new user namespace
-// is it certain that nothing is above the root, see Options.UserNamespace.
+// If a Plan begins with the host's root, the copy of the host's mounts in the new mount namespace becomes the sandbox's
+// root. That saves a second copy, pivot_root(2), and an unmount, whose grace period is the largest cost of setting up
+// mounts. It needs a new user namespace, which ensures that nothing is above the root (Options.UserNamespace).
 
-// inPlace reports whether p can be done so. Sources are opened before the root
-// becomes read-only, for they would be read-only too, and devices before it
-// becomes nodev; layers of an overlay, and
-// what Block needs, cannot be prepared like that.
+// inPlace reports whether p can be done in place. Sources are opened before the root becomes read-only, and devices
+// before it becomes nodev; layers of an overlay, and what Block needs, cannot be prepared like that.
 func inPlace(p mounts.Plan) bool {
 	if len(p) == 0 || p[0].Kind != mounts.KindBind || p[0].Source != "/" || relative(p[0].Target) != "" || p[0].NonRecursive {
 		return false

@@ -11,8 +11,7 @@ import (
 
 var errLayer = errors.New("there is no such descriptor of a mount")
 
-// layers attaches what p has of them. Descriptors are closed: the command must not have
-// them.
+// layers attaches the layers of p and closes their descriptors, which the command must not have.
 func (c *compiler) layers(p mounts.Plan) error {
 	private := c.o.UserNamespace // the kernel has seen to it
 	for i := range p {

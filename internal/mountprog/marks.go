@@ -11,26 +11,24 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// Marks of hidden names that are made ahead, while a sandbox waits for its Program: making two hundred of them takes as
-// long as a quarter of all that is mounted. They are a guess. A front layer that hides most of them takes them, and
-// mends what it wants otherwise: so what is hidden in the end does not depend on them.
+// Whiteouts that are made ahead, while a sandbox waits for its Program: two hundred of them take a quarter of the time
+// of all mounts. They are a guess. A front layer that hides most of them takes them and corrects the rest, so they do
+// not change what is hidden in the end.
 
-// Marks are what CompileMarks makes: a tmpfs, which will hold the new root, with a directory for each Group.
+// Marks are a tmpfs, which will hold the new root, with a directory of whiteouts for each Group.
 type Marks struct {
 	Fd     int // the tmpfs's descriptor in the child
 	Groups []Group
 }
 
-// A Group is names in a directory.
+// A Group is a list of names in a directory.
 type Group struct {
 	Dir   string // relative; empty: the layer itself, which is the first of Marks
 	Names []string
 }
 
-// marksName is the directory of the i-th Group.
 func marksName(i int) string { return "m" + strconv.Itoa(i) }
 
-// ByDir sorts paths into groups by their directories.
 func ByDir(paths []string) []Group { return byDir(topmost(paths)) }
 
 func byDir(paths []string) (groups []Group) {
@@ -72,7 +70,7 @@ func CompileMarks(b *prog.Builder, groups []Group) (fd prog.Slot) {
 	return t.fd
 }
 
-// of are the marks for a layer, if most of the names directly in it are hidden there. Nil: they are not for it.
+// of returns the marks for a layer that hides most of their names, or nil.
 func (m *Marks) of(hidden []Group) *layerMarks {
 	if m == nil || len(m.Groups) == 0 || m.Groups[0].Dir != "" {
 		return nil
@@ -103,7 +101,7 @@ func (m *layerMarks) missing(g Group) []string {
 	return g.Names
 }
 
-// putMarks puts the directory with the marks of p's path there, if there is one and names are hidden in it.
+// putMarks moves the marks for p's path there, if there are some.
 func (c *compiler) putMarks(m *layerMarks, hidden []Group, layer prog.Slot, p mounts.Perm) bool {
 	if m == nil || groupOf(hidden, p.Path) < 0 {
 		return false
@@ -123,7 +121,7 @@ func (c *compiler) putMarks(m *layerMarks, hidden []Group, layer prog.Slot, p mo
 	return true
 }
 
-// mend removes marks of the i-th Group that are not wanted.
+// mend removes unwanted marks of the i-th Group.
 func (c *compiler) mend(m *layerMarks, i int, hidden []Group, dir prog.Slot) {
 	made, wanted := m.groups[i], hidden[groupOf(hidden, m.groups[i].Dir)]
 	for _, name := range missing(wanted.Names, made.Names) {
@@ -132,7 +130,6 @@ func (c *compiler) mend(m *layerMarks, i int, hidden []Group, dir prog.Slot) {
 	m.left[made.Dir] = missing(made.Names, wanted.Names)
 }
 
-// missing are those of names that are not in list, which is sorted.
 func missing(list, names []string) (left []string) {
 	for _, name := range names {
 		if _, found := slices.BinarySearch(list, name); !found {

@@ -9,7 +9,7 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// Steps that make something on the file system that is there, not a mount.
+// Steps that change the existing file system, not mounts.
 
 func (c *compiler) dir(m *mounts.Mount) {
 	c.Step("dir", m.Target)
@@ -20,7 +20,7 @@ func (c *compiler) dir(m *mounts.Mount) {
 	c.Part(prog.PartTarget)
 	c.Call(prog.SysMkdirat, dir.Arg(), c.String(leaf), prog.Int(perm(m, 0o755))).Tolerate(syscall.EEXIST)
 	c.done(dir)
-	// What exists must be a directory, or lead to one.
+	// An existing target must be a directory, or lead to one.
 	c.Part(prog.PartNotDir)
 	at := c.Slot()
 	how, size := c.howIn(3)
@@ -36,7 +36,7 @@ func (c *compiler) file(m *mounts.Mount) {
 	dir, leaf := c.parent(m)
 	c.Part(prog.PartTarget)
 	f := c.Slot()
-	// Nobody can make this wait with a FIFO.
+	// O_NONBLOCK: a FIFO must not make this wait.
 	c.Call(prog.SysOpenat, dir.Arg(), c.String(leaf),
 		c.Open(prog.WriteOnly|prog.Create|prog.Truncate|prog.NoFollow|prog.NonBlock|prog.CloseOnExec), prog.Int(perm(m, defaultFilePerm))).To(f)
 	c.Part(prog.PartContent)
@@ -57,7 +57,7 @@ func (c *compiler) symlink(m *mounts.Mount) {
 	c.Part(prog.PartTarget)
 	l, text := c.String(leaf), c.String(m.Source)
 	made := c.Call(prog.SysSymlinkat, text, dir.Arg(), l).Tolerate(syscall.EEXIST).OnSuccess()
-	// A link with the same text is as good. EINVAL: not a link.
+	// A link with the same text is accepted. EINVAL: not a link.
 	c.Part(prog.PartMade)
 	if c.linkText == 0 {
 		c.linkText = c.Zero(pathMax)
@@ -87,7 +87,7 @@ func (c *compiler) chmod(m *mounts.Mount) {
 	c.Part(prog.PartContent)
 	mode := prog.Int(perm(m, 0))
 	done := c.Call(prog.SysFchmodat2, at.Arg(), c.String(""), mode, prog.Int(atEmptyPath)).Tolerate(syscall.ENOSYS, syscall.EPERM, syscall.EACCES).OnSuccess()
-	// Before Linux 6.6, and behind some filters, a file must be opened for more than its place.
+	// Before Linux 6.6, and under some filters, O_PATH is not enough.
 	c.Close(at)
 	at = c.Slot()
 	how2, size := c.How(prog.NonBlock|prog.NoFollow|prog.CloseOnExec, 0, resolveInRoot|resolveNoMagic)

@@ -8,12 +8,11 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// pathMax is how long a path or the text of a link can be, with a final zero.
+// pathMax is PATH_MAX, with the final zero.
 const pathMax = 4096
 
-// relative is target below the root: without leading and doubled slashes and
-// without "." components. ".." stays: only the kernel can say where it leads
-// when a component before it is a link.
+// relative is target below the root, without empty and "." elements. ".." stays: only the kernel knows where it leads
+// after a link.
 func relative(target string) string {
 	for target != "" && target[0] == '/' {
 		target = target[1:]
@@ -31,7 +30,6 @@ func relative(target string) string {
 	return strings.Join(keep, "/")
 }
 
-// plain reports whether a relative path has no empty and no "." components.
 func plain(p string) bool {
 	begin := 0
 	for i := 0; i <= len(p); i++ {
@@ -46,13 +44,11 @@ func plain(p string) bool {
 	return true
 }
 
-// tooComplex is the error of a Plan that cannot be compiled without allocating.
 type tooComplex struct{}
 
 func (tooComplex) Error() string { return "too complex to be compiled without allocating" }
 
-// simple reports whether p is valid and of the kinds that are compiled without
-// allocating anything.
+// simple reports whether p is valid and can be compiled without allocating.
 func simple(p mounts.Plan) bool {
 	for i := range p {
 		m := &p[i]

@@ -26,8 +26,7 @@ import (
 type footing struct {
 	pin []string // directories to bind onto themselves first, parents before what is in them
 
-	// base is the target of the mount that the step's target lies in, where what was
-	// written there can be from former sandboxes, and ground is its index. Empty: it cannot.
+	// base is the target of that mount, if earlier sandboxes can have written there; otherwise empty.
 	base   string
 	ground int
 
@@ -35,7 +34,7 @@ type footing struct {
 	host bool // what the host has at the path of the target is there
 }
 
-// ground is what was mounted at a path last.
+// ground is the last mount at a path.
 type ground struct {
 	order  int
 	index  int    // in the Plan
@@ -44,8 +43,7 @@ type ground struct {
 	host   bool   // it shows what the host has at the same path
 }
 
-// footings are what the steps of p stand on. Nil: nothing can be written to, or none of them
-// lies in that, and no target must be a certain file.
+// footings are those of the steps of p; nil: no step lies in a writable mount.
 func footings(p mounts.Plan) []footing {
 	first := slices.IndexFunc(p, func(m mounts.Mount) bool { return writes(&m) })
 	if first < 0 {
@@ -88,8 +86,8 @@ func footings(p mounts.Plan) []footing {
 			}
 			order++
 			for dir := path.Dir(target); dir != where; dir = path.Dir(dir) {
-				// A pin covers nothing: what is mounted in the directory is in it, too. It is
-				// there until something is mounted over it.
+				// A pin covers nothing, because it shows what is mounted in the directory, and lasts until something is
+				// mounted over it.
 				if pinned[dir] <= max(on.order, 0) {
 					f.pin = append(f.pin, dir)
 					pinned[dir] = order
@@ -108,7 +106,7 @@ func footings(p mounts.Plan) []footing {
 	return list
 }
 
-// writes reports whether a command can make and rename things in what m mounts.
+// writes reports whether a command can create and rename files in what m mounts.
 func writes(m *mounts.Mount) bool {
 	switch m.Kind {
 	case mounts.KindBind, mounts.KindTmpfs:
@@ -121,15 +119,12 @@ func writes(m *mounts.Mount) bool {
 	return false
 }
 
-// lasts reports whether what is written to m, or was before, can be there when a sandbox
-// begins.
+// lasts reports whether writes to m outlive a sandbox.
 func lasts(m *mounts.Mount) bool { return m.Kind == mounts.KindBind || m.Kind == mounts.KindOverlay }
 
-// closed reports whether m keeps a command from writing or reading. Where it does not, it
-// is of no use to move it away inside of a file system that is gone afterwards.
+// closed reports whether m prevents reads or writes. Otherwise, moving it inside a temporary file system gains nothing.
 func closed(m *mounts.Mount) bool { return m.Kind == mounts.KindBlock || m.ReadOnly }
 
-// remounted reports whether a later step makes what step i mounts read-only.
 func remounted(p mounts.Plan, i int) bool {
 	for j := i + 1; j < len(p); j++ {
 		if p[j].Kind == mounts.KindRemount && relative(p[j].Target) == relative(p[i].Target) {
@@ -139,7 +134,6 @@ func remounted(p mounts.Plan, i int) bool {
 	return false
 }
 
-// footing is what the step that is being added stands on.
 func (c *compiler) footing() *footing {
 	if c.index < len(c.on) {
 		return &c.on[c.index]
@@ -172,8 +166,8 @@ func (c *compiler) below(f *footing, target string) (from prog.Slot, rest string
 	return from, relative(path.Clean("/" + target)[len(path.Clean("/"+f.base)):])
 }
 
-// pin binds the directories above the target of m onto themselves, where that is called
-// for. Those that are missing are made, if m makes its target.
+// pin binds the directories above the target of m onto themselves where needed, and makes missing ones if m makes its
+// target.
 func (c *compiler) pin(m *mounts.Mount) {
 	f := c.footing()
 	for _, dir := range f.pin {
@@ -186,7 +180,7 @@ func (c *compiler) pin(m *mounts.Mount) {
 		}
 		switch {
 		case f.base == "":
-			// In memory there is nothing but what the steps before have made.
+			// In a temporary file system there is only what earlier steps made.
 			how, size := c.howIn(0)
 			open := c.Call(prog.SysOpenat2, from.Arg(), name, how, size).To(under).TolerateAny()
 			if m.MustExist {

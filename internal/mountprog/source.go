@@ -7,14 +7,12 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// Sources of binds and layers of overlays. They are looked for before anything is
-// made: where one is missing nothing was done.
+// Sources of binds and layers are looked up before anything is made, so that nothing must be undone if one is missing.
 
 // manySources is how many sources may be open at once.
 const manySources = 100
 
-// A tree is a mount that is not attached yet: in the new form a descriptor; in
-// the classic form only the arguments of the mount(2) that will make it.
+// A tree is a detached mount: a descriptor, or in the classic form the arguments of the mount(2) that will make it.
 type tree struct {
 	fd      prog.Slot
 	classic bool
@@ -27,7 +25,7 @@ type tree struct {
 	context prog.Slot     // … by this, which is open until then
 }
 
-// findSources looks for all sources of p, and opens them if they are not too many.
+// findSources looks up all sources of p, and opens them if they are not too many.
 func (c *compiler) findSources(p mounts.Plan) {
 	binds := 0
 	for i := range p {
@@ -103,8 +101,7 @@ func (c *compiler) openAll(p mounts.Plan, n int) {
 	c.Mount(-1)
 }
 
-// openSource leaves the source of m, with the flags it will have, in a slot, which
-// holds no descriptor where it does not exist and m is optional.
+// openSource puts the source of m, with its flags, into a slot, which stays empty if an optional source is missing.
 func (c *compiler) openSource(m *mounts.Mount, to prog.Slot) {
 	c.Step(m.Kind.String(), m.Source)
 	c.Part(prog.PartSource)
@@ -126,7 +123,7 @@ func (c *compiler) openSource(m *mounts.Mount, to prog.Slot) {
 	c.Here(missing)
 }
 
-// mustBe fails with ESTALE where fd is not the file that it should be.
+// mustBe fails with ESTALE if fd is another file.
 func (c *compiler) mustBe(fd prog.Slot, id mounts.FileID) {
 	if id != (mounts.FileID{}) {
 		MustBe(c.Builder, fd, id, c.statx)

@@ -10,10 +10,7 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// Targets: how a path of the sandbox becomes a descriptor, and what is made
-// where nothing is.
-
-// shape says what to make where a target is missing.
+// shape says what to make if a target is missing.
 type shape uint8
 
 const (
@@ -21,10 +18,8 @@ const (
 	likeTree        // a directory or a file, as the tree that goes there is
 )
 
-// howIn is one of the ways targets are looked up, all inside the new root:
-// 0: no link anywhere (the usual case, in one call); 1: links in parents are
-// followed, the last component is not; 2: links are followed; 3: as 2, and it is
-// a directory; 4: as 1, and it is a directory.
+// howIn is a way to look up targets inside the new root: 0: without links (usual); 1: links only in parents; 2: with
+// links; 3: as 2, and it is a directory; 4: as 1, and it is a directory.
 func (c *compiler) howIn(i int) (how, size prog.Arg) {
 	if !c.haveHow[i] {
 		flags := prog.PathOnly | prog.CloseOnExec
@@ -49,7 +44,6 @@ func (c *compiler) statMode(fd prog.Slot) {
 	c.Call(prog.SysStatx, fd.Arg(), c.String(""), prog.Int(atEmptyPath), prog.Int(statxType), c.statx.Arg())
 }
 
-// parentPerm is the mode of parents that have to be made.
 func parentPerm(m *mounts.Mount) uint32 {
 	if m.ParentPerm != 0 {
 		return uint32(m.ParentPerm.Perm())
@@ -57,8 +51,7 @@ func parentPerm(m *mounts.Mount) uint32 {
 	return defaultParentPerm
 }
 
-// parent leaves a descriptor of the directory that holds target, made if it is
-// missing, and returns the last component.
+// parent opens, or makes, the directory of target, and returns the last element.
 func (c *compiler) parent(m *mounts.Mount) (dir prog.Slot, leaf string) {
 	rel := relative(m.Target)
 	cut := strings.LastIndexByte(rel, '/')
@@ -80,15 +73,13 @@ func (c *compiler) parent(m *mounts.Mount) (dir prog.Slot, leaf string) {
 	return dir, leaf
 }
 
-// done gives back what parent returned.
 func (c *compiler) done(dir prog.Slot) {
 	if dir != c.root {
 		c.Close(dir)
 	}
 }
 
-// target leaves a descriptor of where a mount goes, made if it is missing. t is
-// the tree that will go there.
+// target opens, or makes, the place of a mount; t will be attached there.
 func (c *compiler) target(m *mounts.Mount, t tree, s shape) prog.Slot {
 	c.pin(m)
 	rel := relative(m.Target)
@@ -131,7 +122,7 @@ func (c *compiler) mustCover(dst prog.Slot, m *mounts.Mount) {
 	}
 }
 
-// refuseLink fails with ELOOP where fd is a symbolic link.
+// refuseLink fails with ELOOP if fd is a symbolic link.
 func (c *compiler) refuseLink(fd prog.Slot) {
 	c.Part(prog.PartSymlink)
 	c.statMode(fd)
@@ -143,8 +134,7 @@ func (c *compiler) refuseLink(fd prog.Slot) {
 	c.Part(prog.PartNone)
 }
 
-// dirTarget is target for a mount whose root is a directory: it is looked up, and
-// made, before there is anything to mount.
+// dirTarget is target for a directory, before there is anything to mount.
 func (c *compiler) dirTarget(m *mounts.Mount) prog.Slot {
 	if relative(m.Target) == "" {
 		return 0
@@ -155,10 +145,9 @@ func (c *compiler) dirTarget(m *mounts.Mount) prog.Slot {
 	return dst
 }
 
-// attach puts a tree at the target of m, whose descriptor is dst.
 func (c *compiler) attach(t tree, m *mounts.Mount, dst prog.Slot) { c.keep(t, m, dst, nil) }
 
-// keep is attach, and lets use work on the root of the attached tree.
+// keep is attach, and calls use with the root of the attached tree.
 func (c *compiler) keep(t tree, m *mounts.Mount, dst prog.Slot, use func(root prog.Slot)) {
 	c.remember(t, relative(m.Target))
 	if relative(m.Target) == "" {
@@ -190,7 +179,7 @@ func (c *compiler) keep(t tree, m *mounts.Mount, dst prog.Slot, use func(root pr
 	c.release(top)
 }
 
-// likeTarget is target for a mount that is a directory or not, as t is.
+// likeTarget is target for a mount that is a directory or not, like t.
 func (c *compiler) likeTarget(t tree, m *mounts.Mount) prog.Slot {
 	if relative(m.Target) == "" {
 		return 0
@@ -198,26 +187,24 @@ func (c *compiler) likeTarget(t tree, m *mounts.Mount) prog.Slot {
 	return c.target(m, t, likeTree)
 }
 
-// attachAt puts a tree at a name in a directory that only this Program has
-// written to.
+// attachAt attaches a tree at a name in a directory to which only this Program has written.
 func (c *compiler) attachAt(t tree, dir prog.Slot, name string) {
 	c.Close(c.attachIn(t, dir.Arg(), name, name, prog.NoFollow))
 }
 
-// attachRoot puts a tree where the new root goes and returns a descriptor of the
-// tree's root.
+// attachRoot attaches a tree as the new root and returns a descriptor of its root.
 func (c *compiler) attachRoot(t tree) prog.Slot {
 	return c.attachIn(t, c.base.Arg(), "r", "r", prog.NoFollow)
 }
 
-// stackRoot puts a tree over the host's root and returns a descriptor of its root.
+// stackRoot attaches a tree over the host's root and returns a descriptor of its root.
 func (c *compiler) stackRoot(t tree) prog.Slot {
 	// ".." at the root stays there, but climbs onto what is mounted over it.
 	return c.attachIn(t, prog.AtCwd, "/", "/..", prog.Directory)
 }
 
-// attachIn puts a tree at a name in dir and returns a descriptor of the tree's
-// root. classic is the name that the classic form opens, before and after.
+// attachIn attaches a tree at a name in dir and returns a descriptor of its root. The classic form opens the path
+// classic before and after.
 func (c *compiler) attachIn(t tree, dir prog.Arg, name, classic string, f prog.OpenFlag) prog.Slot {
 	if !t.classic {
 		c.Call(prog.SysMoveMount, t.fd.Arg(), c.String(""), dir, c.String(name), prog.Int(moveFromEmpty))
