@@ -28,7 +28,6 @@ import (
 //
 // Whatever is not a clear yes is a no, and no answer is used twice.
 
-// question is what Approve has to know of a call.
 type question struct {
 	session *mcp.ServerSession
 	params  *mcp.CallToolParamsRaw
@@ -38,10 +37,8 @@ type question struct {
 
 type questionKey struct{}
 
-// sinceTickets is the protocol version with the second way. Versions are dates.
 const sinceTickets = "2026-07-28"
 
-// answerName is the name of our question among those of a result.
 const answerName = "network"
 
 var (
@@ -107,7 +104,6 @@ func (s *server) Approve(ctx context.Context, q nsrun.Question) (nsrun.Answer, e
 	return judge(res)
 }
 
-// judge is what an answer means.
 func judge(res *mcp.ElicitResult) (nsrun.Answer, error) {
 	switch res.Action {
 	case "accept":
@@ -120,7 +116,7 @@ func judge(res *mcp.ElicitResult) (nsrun.Answer, error) {
 	return nsrun.Deny, fmt.Errorf("the client answered %s: expected accept, decline or cancel", escape.Quote(mcpargs.Cut(res.Action)))
 }
 
-// message is what the user reads. Nothing in it acts on a terminal.
+// message is the question to the user, without control characters.
 func (s *server) message(q nsrun.Question, in mcpargs.Input) string {
 	dir := in.WorkingDir
 	if dir == "" {
@@ -129,7 +125,7 @@ func (s *server) message(q nsrun.Question, in mcpargs.Input) string {
 	return q.String() + "\n\nWorking directory: " + escape.Printable(dir) + "\nThe answer is for this one run. You are asked every time."
 }
 
-// tickets are questions that were asked, and not answered yet. The zero value is ready.
+// tickets are unanswered questions. The zero value is ready.
 type tickets struct {
 	mu   sync.Mutex
 	list []ticket // the oldest first
@@ -141,7 +137,7 @@ type ticket struct {
 	until time.Time
 }
 
-// maxTickets is how many questions wait; older ones are forgotten, which is a no.
+// maxTickets is how many questions can wait; older ones are denied.
 const maxTickets = 64
 
 func (t *tickets) issue(in mcpargs.Input, until time.Time) string {
@@ -155,7 +151,6 @@ func (t *tickets) issue(in mcpargs.Input, until time.Time) string {
 	return state
 }
 
-// take uses a ticket up.
 func (t *tickets) take(state string, in mcpargs.Input, now time.Time) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -21,14 +21,12 @@ import (
 // So the end is kept from the SDK until each request has its answer. A client that is really
 // gone has closed our standard output, too, or it sends a signal; both end the commands at once.
 
-// grace is how long commands go on after the end of standard input, in addition to --timeout. It
-// is for clients of which nothing but that end is seen: standard output may be held open by
-// another process, or be a file. A variable for the tests.
+// grace is how long commands go on after the end of standard input, in addition to --timeout, if standard output stays
+// open: it may be a file, or held by another process. A variable for the tests.
 var grace = time.Minute
 
 var errGrace = errors.New("standard input ended long ago; the commands that still run are ended, without an answer (try: --timeout)")
 
-// transport is one whose connections are conns.
 type transport struct {
 	*mcp.IOTransport
 	lines *lines
@@ -44,7 +42,7 @@ func (t transport) Connect(ctx context.Context) (mcp.Connection, error) {
 	return &conn{Connection: c, t: t, asked: map[jsonrpc.ID]bool{}, closed: make(chan struct{})}, nil
 }
 
-// conn returns the end of the input when nothing is owed.
+// conn delays the end of the input until no answer is owed.
 type conn struct {
 	mcp.Connection
 	t transport
@@ -67,12 +65,12 @@ func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 		if !ok || !r.IsCall() || c.ask(r.ID) {
 			return m, nil
 		}
-		// The SDK would answer nothing at all.
+		// The SDK would not answer.
 		c.t.lines.answer(nil, jsonrpc.CodeInvalidRequest, "another request with the same id is not answered yet")
 	}
 }
 
-// end waits for what is owed.
+// end waits until no answer is owed.
 func (c *conn) end() {
 	c.t.ended()
 	written := make(chan struct{})
@@ -86,7 +84,7 @@ func (c *conn) end() {
 	}
 }
 
-// ask notes that an answer is owed, and reports whether the ID is new.
+// ask records that an answer is owed, and reports whether the ID is new.
 func (c *conn) ask(id jsonrpc.ID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,8 +114,7 @@ func (c *conn) Close() error {
 	return c.Connection.Close()
 }
 
-// hangup waits until nobody can read any more what is written to fd. Of a file it never
-// returns.
+// hangup waits until nobody can read fd any more. For a file it never returns.
 func hangup(fd int) {
 	p := []unix.PollFd{{Fd: int32(fd)}}
 	for {

@@ -23,10 +23,10 @@ import (
 // the protocol had (2025-03-26) are taken apart: the SDK does not answer a batch that has a
 // notification in it, and gives up at two of them. So the answers are single, too.
 
-// lineMost is how long a line may be, in bytes. What is longer is not held.
+// lineMost is the limit on a line, in bytes; longer ones are not kept.
 const lineMost = 16 << 20
 
-// lines reads messages, one in each line, and answers lines that are not messages.
+// lines reads one message per line, and answers lines that are not messages.
 type lines struct {
 	in     *bufio.Reader
 	from   io.Closer
@@ -36,8 +36,8 @@ type lines struct {
 	owed   *sync.WaitGroup // has those errors
 }
 
-// newLines reads from in. Errors are written to out beside that: a client that does not
-// read must not keep us from seeing that it is gone. They are in owed until they are written.
+// newLines reads from in, and writes errors to out in the background: a client that does not read must not keep us from
+// noticing its end. owed counts unwritten errors.
 func newLines(in io.ReadCloser, out io.Writer, owed *sync.WaitGroup) *lines {
 	l := &lines{in: bufio.NewReaderSize(in, 64<<10), from: in, errors: make(chan []byte, 64), owed: owed}
 	go func() {
@@ -49,7 +49,6 @@ func newLines(in io.ReadCloser, out io.Writer, owed *sync.WaitGroup) *lines {
 	return l
 }
 
-// Close closes what is read from.
 func (l *lines) Close() error { return l.from.Close() }
 
 func (l *lines) Read(p []byte) (int, error) {
@@ -84,7 +83,6 @@ func (l *lines) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// take has a message read, if it is one.
 func (l *lines) take(m []byte) {
 	if _, err := jsonrpc.DecodeMessage(m); err != nil {
 		l.answer(requestID(m), jsonrpc.CodeInvalidRequest, err.Error())
@@ -98,7 +96,7 @@ func (l *lines) take(m []byte) {
 	l.rest = one.Bytes()
 }
 
-// next reads a line; whole is false for one that is too long.
+// next reads a line; whole is false if it is too long.
 func (l *lines) next() (line []byte, whole bool, err error) {
 	whole = true
 	for {
@@ -118,7 +116,7 @@ func (l *lines) next() (line []byte, whole bool, err error) {
 	}
 }
 
-// requestID is the id of what was meant to be a request, nil where it cannot be told.
+// requestID is the id of an invalid request, or nil.
 func requestID(line []byte) json.RawMessage {
 	var r struct{ ID, Method json.RawMessage }
 	if json.Unmarshal(line, &r) != nil || r.Method == nil || len(r.ID) == 0 || !bytes.ContainsRune([]byte(`"-0123456789`), rune(r.ID[0])) {
@@ -127,8 +125,7 @@ func requestID(line []byte) json.RawMessage {
 	return r.ID
 }
 
-// answer answers a line that is not a message. A client that sends many of them, and does not read, gets no
-// more answers.
+// answer answers a line that is not a message. A client that does not read its answers gets no more.
 func (l *lines) answer(id json.RawMessage, code int64, text string) {
 	line, err := json.Marshal(map[string]any{
 		"jsonrpc": "2.0", "id": id, "error": jsonrpc.Error{Code: code, Message: text},
@@ -144,7 +141,6 @@ func (l *lines) answer(id json.RawMessage, code int64, text string) {
 	}
 }
 
-// stdout writes whole messages, whoever writes them.
 type stdout struct {
 	*os.File
 	mu sync.Mutex

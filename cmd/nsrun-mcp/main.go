@@ -99,8 +99,7 @@ func serve(args []string) int {
 		config.Recorder = nsrun.Registry{Registry: registry}
 	}
 	s := newServer(life, input, o, config)
-	// What is written to a client that is gone, or does not read, waits for ever; the end
-	// does not wait for it.
+	// A client that is gone or does not read can block writes for ever; do not wait for them.
 	done := make(chan error, 1)
 	go func() {
 		out, owed := &stdout{File: os.Stdout}, new(sync.WaitGroup)
@@ -126,8 +125,7 @@ func serve(args []string) int {
 	return 0
 }
 
-// signals makes those that ask a server to end, end it. A client that is gone is told by
-// errors, not by SIGPIPE.
+// signals ends the server on signals that ask for it. Not SIGPIPE: a client that is gone causes errors.
 func signals(end func()) (stop func()) {
 	c := make(chan os.Signal, 4)
 	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -178,7 +176,7 @@ func configure(o *mcpargs.Options) (c nsrun.Config, err error) {
 		case err != nil:
 			return c, &nsrun.Error{Op: "use as project", Path: dir, Err: err}
 		case strings.HasPrefix(state, strings.TrimSuffix(real, "/")+"/"):
-			// That is where some programs start their servers: / or the home directory.
+			// Some programs start their servers in / or the home directory.
 			return c, fmt.Errorf("the project would be %s, which contains nsrun's state directory (try: --project DIR)", real)
 		case i == 0:
 			c.Project = real
@@ -229,7 +227,7 @@ func configure(o *mcpargs.Options) (c nsrun.Config, err error) {
 	if unsandboxed(c) {
 		say("NO SANDBOX: commands run without one, and can do all that you can")
 	}
-	// What else there is to say depends on when a command is run, and is said then.
+	// Other notices depend on when a command runs.
 	err = nsrun.NewRunner(c).Explain(context.Background(), io.Discard, nsrun.Request{Command: "true"})
 	if e, ok := errors.AsType[*nsrun.RuleError](err); ok {
 		rule := o.Paths[e.Index]
@@ -241,7 +239,6 @@ func configure(o *mcpargs.Options) (c nsrun.Config, err error) {
 	return c, nil
 }
 
-// version is that of this program's module.
 func version() string {
 	if bi, ok := debug.ReadBuildInfo(); ok && bi.Main.Version != "" && bi.Main.Version != "(devel)" {
 		return bi.Main.Version

@@ -13,8 +13,8 @@ import (
 	"github.com/nsrun/nsrun"
 )
 
-// progress tells the client what a command writes while it runs. It never makes the
-// command wait: what the client is too slow for is left out, and comes with the result.
+// progress sends the client a command's output while it runs. It never delays the command: what a slow client misses
+// comes with the result.
 type progress struct {
 	ctx     context.Context // of the call
 	session *mcp.ServerSession
@@ -43,7 +43,6 @@ func newProgress(ctx context.Context, session *mcp.ServerSession, token any) *pr
 	return p
 }
 
-// Write takes output.
 func (p *progress) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	p.total += int64(len(b))
@@ -62,7 +61,6 @@ func (p *progress) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// tell sends notifications until stop.
 func (p *progress) tell() {
 	defer close(p.done)
 	gap := time.NewTimer(0)
@@ -93,8 +91,7 @@ func (p *progress) tell() {
 	}
 }
 
-// stop makes sure that nothing comes after the result; where the call was given up
-// there is none.
+// stop ensures that no notification follows the result.
 func (p *progress) stop() {
 	close(p.stopped)
 	select {

@@ -14,9 +14,8 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// report is the structured half of a result; docs/json.md has its keys, which are stable
-// and named as in the report of nsrun run. Some clients show models nothing but it, so
-// the text is in it too, and the list of changes has an end.
+// report is the structured half of a result; docs/json.md describes it. Some clients show models only this half, so it
+// has the text, too, and a limited list of changes.
 type report struct {
 	Text         string            `json:"text"`
 	ExitCode     *int              `json:"exit_code"`
@@ -49,11 +48,9 @@ type output struct {
 // maxChanges is how many changes a result lists: models read it.
 const maxChanges = 50
 
-// noOutput stands where there is nothing to read: some clients, and the interfaces of
-// models behind them, take no empty texts.
+// noOutput replaces an empty text, which some clients refuse.
 const noOutput = "(no output)"
 
-// result is a Result as the protocol has it.
 func (s *server) result(res nsrun.Result, in mcpargs.Input) *mcp.CallToolResult {
 	text := res.String()
 	switch {
@@ -98,8 +95,7 @@ func (s *server) result(res nsrun.Result, in mcpargs.Input) *mcp.CallToolResult 
 	return r
 }
 
-// notes are lines about what a model, or its user, can do about a result that is not what was
-// wanted. Each begins with "NOTE: ".
+// notes are lines that begin with "NOTE: ", about what a model or its user can do about an unwanted result.
 func (s *server) notes(res nsrun.Result, in mcpargs.Input) string {
 	var b strings.Builder
 	if d := res.Network.Denied(); len(d) > 0 {

@@ -12,10 +12,9 @@ import (
 	"github.com/nsrun/nsrun/internal/mcpargs"
 )
 
-// atOnce is how many calls are worked on at the same time; more wait.
+// atOnce is how many calls run at the same time.
 const atOnce = 32
 
-// server answers one client.
 type server struct {
 	protocol *mcp.Server
 	runner   *nsrun.Runner
@@ -41,7 +40,7 @@ func newServer(life, input context.Context, o *mcpargs.Options, c nsrun.Config) 
 	return s
 }
 
-// close waits for the calls, whose contexts have ended, and for what they leave.
+// close waits for calls, whose contexts have ended, and for their cleanup.
 func (s *server) close() error {
 	for range atOnce {
 		s.slots <- struct{}{}
@@ -49,8 +48,7 @@ func (s *server) close() error {
 	return s.runner.Close()
 }
 
-// call answers tools/call. An error is one of the protocol, which models do not see:
-// mistakes of theirs are results.
+// call answers tools/call. Models do not see the protocol's errors, so their mistakes are results.
 func (s *server) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	in, err := mcpargs.DecodeInput(req.Params.Arguments)
 	if err != nil {

@@ -14,11 +14,8 @@ import (
 	"github.com/nsrun/nsrun/internal/mcpargs"
 )
 
-// What models are told.
-
 const toolName = "run_command"
 
-// about are the sentences that depend on the flags.
 func about(o *mcpargs.Options, c nsrun.Config) (project, changes, end string) {
 	project = "the project directory, " + escape.Printable(c.Project)
 	for _, f := range c.Shared {
@@ -39,7 +36,6 @@ func about(o *mcpargs.Options, c nsrun.Config) (project, changes, end string) {
 	return project, changes, end
 }
 
-// unsandboxed reports whether commands will run without a sandbox.
 func unsandboxed(c nsrun.Config) bool {
 	if c.Sandbox != nsrun.SandboxPreferred {
 		return c.Sandbox == nsrun.SandboxDisabled
@@ -60,7 +56,7 @@ func instructions(o *mcpargs.Options, c nsrun.Config) string {
 		" There is no network" + reached(c) + ", unless `network` is true and the user, who is asked every time, allows it."
 }
 
-// reached is what commands reach of the network without being asked, if there is anything.
+// reached is what commands can reach without a question, if anything.
 func reached(c nsrun.Config) string {
 	if len(c.Net.Rules) == 0 {
 		return ""
@@ -188,8 +184,7 @@ func tool(o *mcpargs.Options, c nsrun.Config) *mcp.Tool {
 		Title:       title,
 		Description: description(o, c),
 		InputSchema: json.RawMessage(inputSchema),
-		// What the defaults of the protocol say is so: it can destroy (what is committed),
-		// and reach the network (where that is allowed).
+		// The protocol's defaults apply: the tool can destroy, and reach the network.
 		Annotations: &mcp.ToolAnnotations{},
 	}
 	if !o.TextOnly {

@@ -13,10 +13,9 @@ import (
 	"github.com/nsrun/nsrun/internal/near"
 )
 
-// MaxSize is how large a file can be, in bytes.
 const MaxSize = 64 << 10
 
-// Facts are what a configuration is read for.
+// Facts are what a configuration depends on.
 type Facts struct {
 	Home    string   // absolute; empty: not known
 	Project string   // absolute; empty: there is none
@@ -36,8 +35,7 @@ type decoder struct {
 	strays  map[string]bool     // unknown tables that were told of
 }
 
-// Decode reads a file. It returns all that is wrong with it, in the order in which it stands there. With errors the
-// layer is of no use.
+// Decode reads a file and returns all its mistakes, in order. With mistakes the layer must not be used.
 func Decode(file string, source Source, data []byte, f *Facts) (*Layer, []*Error) {
 	d := &decoder{file: file, layer: &Layer{Source: source}, facts: f, tables: map[string]bool{}, dotted: map[string]bool{}, profile: map[string]*Profile{}, strays: map[string]bool{}}
 	if len(data) > MaxSize {
@@ -90,7 +88,7 @@ func (d *decoder) pos(offset int) Pos {
 	return Pos{d.file, line, offset - d.lines[line-1] + 1}
 }
 
-// at is where a node stands; one that has no place of its own is where the one before it is.
+// at is the position of a node; a node without one has that of the node before it.
 func (d *decoder) at(n *unstable.Node, otherwise Pos) Pos {
 	if n.Raw.Length == 0 {
 		return otherwise
@@ -102,7 +100,6 @@ func (d *decoder) fail(pos Pos, hint, text string) {
 	d.errs = append(d.errs, &Error{pos, text, hint})
 }
 
-// syntax takes an error of the parser.
 func (d *decoder) syntax(err error, size int) {
 	offset, text := size, err.Error()
 	if e, ok := errors.AsType[*unstable.ParserError](err); ok {
@@ -117,7 +114,7 @@ func (d *decoder) syntax(err error, size int) {
 	d.fail(d.pos(offset), "", text)
 }
 
-// key are the words of a dotted key, and where it begins.
+// key returns the words of a dotted key, and its position.
 func (d *decoder) key(it unstable.Iterator) (words []string, pos Pos) {
 	for it.Next() {
 		n := it.Node()
@@ -129,7 +126,7 @@ func (d *decoder) key(it unstable.Iterator) (words []string, pos Pos) {
 	return words, pos
 }
 
-// header begins a table. It is not known if there is none of that name.
+// header begins a table; known is false if no table has that name.
 func (d *decoder) header(n *unstable.Node) (words []string, known bool) {
 	words, pos := d.key(n.Key())
 	name := strings.Join(words, "\x00")
@@ -178,7 +175,7 @@ func (d *decoder) openProfile(name string, pos Pos) bool {
 	return true
 }
 
-// setting takes a key and its value; tables can stand in keys with dots, and inline.
+// setting decodes a key and its value; dotted keys and inline tables contain tables.
 func (d *decoder) setting(table []string, n *unstable.Node) {
 	words, pos := d.key(n.Key())
 	path := append(slices.Clip(table), words...)
@@ -238,7 +235,6 @@ func (d *decoder) assign(path []string, pos Pos, v *unstable.Node) {
 	}
 }
 
-// loose is about a key in no table.
 func (d *decoder) loose(name string, pos Pos) {
 	if i := keyNumber("", name); i >= 0 {
 		d.errorf(pos, "it belongs below ["+Keys[i].Table+"]", "%s must be in a table", name)
@@ -251,7 +247,7 @@ func (d *decoder) loose(name string, pos Pos) {
 	d.errorf(pos, mean(name, append(tables[:], profileTable, lockedKey)), "there is no key %s", name)
 }
 
-// unknown is about a key of a table that has no such key. An empty table stands for a profile.
+// unknown reports a key that its table does not have. An empty table stands for a profile.
 func (d *decoder) unknown(shown, table, name string, pos Pos) {
 	if i := keyNumber("", name); i >= 0 && table != "" {
 		d.errorf(pos, "it belongs below ["+Keys[i].Table+"]", "there is no key %s in [%s]", shown, table)
@@ -270,7 +266,7 @@ func (d *decoder) unknown(shown, table, name string, pos Pos) {
 	d.errorf(pos, mean(name, names), "there is no key %s in %s", shown, where)
 }
 
-// otherWords are what other programs call our keys.
+// otherWords are other programs' names of our keys.
 var otherWords = [...][2]string{
 	{"network", "isolate_network"}, {"net", "allow_net"}, {"allowed_hosts", "allow_net"}, {"allowed_domains", "allow_net"},
 	{"allow_write", "rw_paths"}, {"allowed_paths", "rw_paths"}, {"writable", "rw_paths"}, {"allow_read", "ro_paths"}, {"readonly", "ro_paths"},
@@ -280,7 +276,7 @@ var otherWords = [...][2]string{
 	{"commands", "match"},
 }
 
-// mean is a hint about a word that is none.
+// mean suggests a known word for an unknown one.
 func mean(word string, names []string) string {
 	for _, other := range otherWords {
 		if other[0] == word && slices.Contains(names, other[1]) {
@@ -328,7 +324,6 @@ func (d *decoder) inProfile(p *Profile, name string, pos Pos, v *unstable.Node) 
 
 const lockedKey = "locked"
 
-// locked takes the list of keys that other files and flags can only make stricter.
 func (d *decoder) locked(pos Pos, v *unstable.Node) {
 	if d.layer.Locked != nil {
 		d.errorf(pos, "", "locked is set twice")

@@ -15,7 +15,6 @@ func (d *decoder) errorf(pos Pos, hint, format string, args ...any) {
 	d.fail(pos, hint, fmt.Sprintf(format, args...))
 }
 
-// kindName is a type of TOML in words.
 func kindName(k unstable.Kind) string {
 	switch k {
 	case unstable.Array:
@@ -80,7 +79,7 @@ func (d *decoder) value(values *[numKeys]*Value, i int, pos Pos, v *unstable.Nod
 	}
 }
 
-// takes reports whether values of a kind that is no list have this type.
+// takes reports whether a scalar value of a kind may have this type.
 func (k Kind) takes(of unstable.Kind) bool {
 	switch k {
 	case Bool:
@@ -95,7 +94,7 @@ func (k Kind) takes(of unstable.Kind) bool {
 	return of == unstable.String
 }
 
-// text is a value that is no list; an integer is decimal.
+// text is a scalar value; an integer is decimal.
 func (d *decoder) text(v *unstable.Node) string {
 	text := string(v.Data)
 	if v.Kind == unstable.Integer || v.Kind == unstable.Float {
@@ -109,7 +108,7 @@ func (d *decoder) text(v *unstable.Node) string {
 	return text
 }
 
-// canonical checks a text, and brings it into the form in which equal things are equal.
+// canonical checks a text and normalizes it, so that equal values have equal texts.
 func canonical(key int, text string, f *Facts) (_, hint string, err error) {
 	k := &Keys[key]
 	if k.Words != nil && !slices.Contains(k.Words, text) {

@@ -5,27 +5,27 @@ import (
 	"strings"
 )
 
-// Flags begin a layer for what a command line says.
+// Flags returns a layer for a command line.
 func Flags() *Layer { return &Layer{Source: Flag} }
 
-// PathKey is the key of the flags --rw, --ro, --protect and --block, without their dashes.
+// PathKey returns the key of --rw, --ro, --protect or --block, given without the dashes.
 func PathKey(flag string) string {
 	return map[string]string{"rw": "rw_paths", "ro": "ro_paths", "protect": "protected_paths", "block": "blocked_paths"}[flag]
 }
 
-// Set is a flag that sets a key, whatever files say.
+// Set sets a key to what a flag says, whatever files say.
 func (l *Layer) Set(key, flag string, texts ...string) { l.put(key, flag, false, texts) }
 
-// Add is a flag that adds to what files say.
+// Add adds what a flag says to what files say.
 func (l *Layer) Add(key, flag string, texts ...string) { l.put(key, flag, true, texts) }
 
-// Sandbox is a flag that sets the mode, whatever files say.
+// Sandbox sets the mode to what a flag says.
 func (l *Layer) Sandbox(flag, name string) {
 	l.Set("mode", flag, name)
 	l.Set("enabled", flag, strconv.FormatBool(name != "disabled"))
 }
 
-// Env is a flag that sets a variable, "NAME=VALUE", or passes one on.
+// Env sets a variable, "NAME=VALUE", or passes one on.
 func (l *Layer) Env(flag, text string) {
 	key := "env_passthrough"
 	if strings.Contains(text, "=") {

@@ -13,7 +13,6 @@ import (
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
-// A Kind says what a value is in TOML.
 type Kind uint8
 
 const (
@@ -30,8 +29,8 @@ const (
 var wants = [...]string{Bool: "true or false", Word: "a string", Duration: `a string like "10m"`, Strings: "an array of strings", Ports: "an array of integers",
 	Size: `a string like "512M"`, Count: "an integer", Number: "a number"}
 
-// A Key is one setting. The decoder, the JSON schema, the file that is written for a start, and the list in
-// docs/config.md are made from the table of them.
+// A Key is one setting. The decoder, the JSON schema, the template of a file, and the list in docs/config.md are made
+// from the table of keys.
 type Key struct {
 	Table, Name string
 	Kind        Kind
@@ -43,19 +42,17 @@ type Key struct {
 	Adds        bool     // it adds to what lower layers say, and takes nothing away
 	General     bool     // it is about what nsrun keeps, not about commands: for no profile, and for no project
 
-	// parse checks a text, and brings it into the form in which equal things are equal. Nil: it is taken as it is.
+	// parse checks and normalizes a text. Nil: any text is valid.
 	parse func(text string, f *Facts) (string, error)
-	// stricter reports whether no command can do more after a change. Nil: where it only takes away.
+	// stricter reports whether a change lets commands do no more. Nil: only removals do.
 	stricter func(before, after []Item) bool
 }
 
-// flag is the name of the flag of a limit.
 func (k *Key) flag() string { return strings.ReplaceAll(k.Name, "_", "-") }
 
-// Full is the key's name with its table.
 func (k *Key) Full() string { return k.Table + "." + k.Name }
 
-// Numbers of the keys that the policy has.
+// The indexes of keys in Keys.
 const (
 	enabled = iota
 	mode
@@ -103,7 +100,7 @@ const (
 	numKeys
 )
 
-// Keys is the table. Keys that add to another stand below it.
+// Keys is the table. A key that adds to another one follows it.
 var Keys = [numKeys]Key{
 	enabled: {Table: "sandbox", Name: "enabled", Kind: Bool, Default: "true", stricter: onlyTrue,
 		Doc: "false runs commands without a sandbox, and says so each time (--sandbox disabled)"},
@@ -194,13 +191,12 @@ var Keys = [numKeys]Key{
 		Doc: "how long commands stay in the log"},
 }
 
-// notNetworks is how many of the presets are about something else than the network. They stand first.
+// notNetworks is the number of presets that are not about the network; they come first.
 const notNetworks = 7
 
-// tables are the tables of the keys, in the order of the table above.
 var tables = [...]string{"sandbox", "limits", "retention"}
 
-// keyNumber returns the number of a key, -1 if there is none. An empty table stands for all.
+// keyNumber returns the index of a key, or -1. An empty table stands for all.
 func keyNumber(table, name string) int {
 	for i := range Keys {
 		if k := &Keys[i]; k.Name == name && (table == "" || k.Table == table) {
@@ -210,7 +206,7 @@ func keyNumber(table, name string) int {
 	return -1
 }
 
-// target is the number of the key whose value key i sets.
+// target is the index of the key whose value key i sets.
 func target(i int) int {
 	if to := Keys[i].To; to != "" {
 		return keyNumber(Keys[i].Table, to)
@@ -225,7 +221,7 @@ func alwaysTrue(text string, _ *Facts) (string, error) {
 	return text, nil
 }
 
-// parsePath is for paths and patterns. An exception begins with "!".
+// parsePath parses a path or pattern. "!" marks an exception.
 func parsePath(text string, f *Facts) (string, error) {
 	rest, except := strings.CutPrefix(text, "!")
 	if rest == "" || rest[0] != '$' {
@@ -251,7 +247,7 @@ func parseBlocked(text string, f *Facts) (string, error) {
 	return text, err
 }
 
-// parseAbsolute is for paths and patterns without exceptions.
+// parseAbsolute parses a path or pattern that is no exception.
 func parseAbsolute(text string, f *Facts) (string, error) {
 	if strings.HasPrefix(text, "!") {
 		return "", errors.New("only blocked_paths have exceptions")
@@ -267,8 +263,8 @@ func parseCache(text string, f *Facts) (string, error) {
 	return dir, err
 }
 
-// absolute makes a path absolute: ~ is the home directory, and what is relative lies below the project. Form is what
-// is done to their names.
+// absolute makes a path absolute: "~" is the home directory, and relative paths lie below the project. form is applied
+// to names.
 func absolute(text string, f *Facts, form func(string) string) (string, error) {
 	switch {
 	case text == "":
@@ -364,7 +360,7 @@ func parseDuration(text string, _ *Facts) (string, error) {
 	return d.String(), nil
 }
 
-// Days is a duration, also in days or weeks: "30d", "2w".
+// Days parses a duration, also in days or weeks: "30d", "2w".
 func Days(text string) (time.Duration, error) {
 	unit := time.Duration(0)
 	number, ok := strings.CutSuffix(text, "d")
@@ -384,7 +380,6 @@ func Days(text string) (time.Duration, error) {
 	return 0, errors.New("not a duration like 30d or 12h")
 }
 
-// parseDays is for durations in which days are counted.
 func parseDays(text string, _ *Facts) (string, error) {
 	d, err := Days(text)
 	switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/nsrun/nsrun/internal/limits"
 )
 
-// field is the field of a limit: a *int64, which is a size, a *int, a *float64 or a *bool. Nil: the key is no limit.
+// field is a pointer to the field of a limit, or nil.
 func field(l *limits.Limits, key int) any {
 	switch key {
 	case memory:
@@ -37,7 +37,7 @@ func field(l *limits.Limits, key int) any {
 	return nil
 }
 
-// unlimited is the text of a limit of swap that is none.
+// unlimited is the text for unlimited swap.
 const unlimited = "max"
 
 func setLimit(to any, text string) (err error) {
@@ -75,7 +75,7 @@ func limitText(of any) string {
 	return ""
 }
 
-// sizeText is a size in a file; a limit that is negative is none.
+// sizeText is a size in a file; a negative one means no limit.
 func sizeText(n int64) string {
 	if n < 0 {
 		return unlimited
@@ -83,7 +83,6 @@ func sizeText(n int64) string {
 	return limits.SizeText(n)
 }
 
-// parseSize is parseLimit for a size that is no limit of a command.
 func parseSize(text string, _ *Facts) (string, error) {
 	n, err := limits.ParseSize(text)
 	if err == nil && n == 0 {
@@ -92,7 +91,7 @@ func parseSize(text string, _ *Facts) (string, error) {
 	return sizeText(n), err
 }
 
-// parseLimit checks the text of a limit, and brings it into the form in which equal values are equal.
+// parseLimit checks and normalizes the text of a limit.
 func parseLimit(key int, text string) (string, error) {
 	var l limits.Limits
 	to := field(&l, key)
@@ -110,7 +109,7 @@ func parseLimit(key int, text string) (string, error) {
 	return text, l.Check()
 }
 
-// Limits are those of the command, but for its time.
+// Limits are the command's limits, except time limits.
 func (p *Policy) Limits() (l limits.Limits) {
 	for i := range Keys {
 		if to, items := field(&l, i), p.Settings[i].Items; to != nil && len(items) > 0 {
@@ -123,7 +122,7 @@ func (p *Policy) Limits() (l limits.Limits) {
 	return l
 }
 
-// Limits are flags: those that are not zero, and those of which given says that they were given.
+// Limits adds those flags that are not zero, or that given reports.
 func (l *Layer) Limits(set limits.Limits, given func(flag string) bool) {
 	var none limits.Limits
 	for i, k := range Keys {
@@ -137,7 +136,7 @@ func (l *Layer) Limits(set limits.Limits, given func(flag string) bool) {
 	}
 }
 
-// amount is the value of a limit, to be compared.
+// amount is a limit's value for comparisons.
 func amount(items []Item) float64 {
 	text := one(items)
 	if f, err := strconv.ParseFloat(text, 64); err == nil {
@@ -149,12 +148,12 @@ func amount(items []Item) float64 {
 	return math.Inf(1)
 }
 
-// lower is for limits, which are none where nobody set them.
+// lower compares limits; a missing one is unlimited.
 func lower(before, after []Item) bool {
 	return len(after) > 0 && (len(before) == 0 || amount(after) <= amount(before))
 }
 
-// lowerSwap is for swap, of which there is none where nobody set it.
+// lowerSwap compares limits of swap; without one there is no swap.
 func lowerSwap(before, after []Item) bool {
 	return len(before) > 0 && len(after) > 0 && amount(after) <= amount(before) || amount(after) == 0
 }

@@ -6,12 +6,11 @@ import (
 	"strings"
 )
 
-// A Setting is what holds for a key.
 type Setting struct {
 	Items []Item // of a value that is not a list there is one, or none where nobody set it and there is no default
 }
 
-// A Policy is what holds. Its settings have the numbers of Keys; those of keys that add to others are empty.
+// A Policy has the resulting settings, by index in Keys; those of keys that add to others are empty.
 type Policy struct {
 	Settings [numKeys]Setting
 	Profiles []string // that match the command, in order
@@ -19,8 +18,8 @@ type Policy struct {
 	locked   map[int]Pos
 }
 
-// Merge merges layers, lower ones first, for a command. Profiles that match come after all files' other values, in the
-// same order, and then what can only make things stricter. Flags, which may be nil, are last.
+// Merge merges layers for a command, lower ones first. Matching profiles come after all other values of files, in the
+// same order; then what can only make the policy stricter; then flags, which may be nil.
 func Merge(layers []*Layer, flags *Layer, f *Facts) (*Policy, error) {
 	p := &Policy{}
 	for i := range Keys {
@@ -65,7 +64,6 @@ func Merge(layers []*Layer, flags *Layer, f *Facts) (*Policy, error) {
 	return p, p.check()
 }
 
-// apply takes what a layer says.
 func (p *Policy) apply(l *Layer, values *[numKeys]*Value) error {
 	for i, v := range values {
 		if v == nil {
@@ -102,7 +100,7 @@ func lockedError(pos Pos, key int, lock Pos) error {
 	return &Error{Pos: pos, Text: Keys[key].Name + " is locked by " + lock.String() + ", and can only be made stricter"}
 }
 
-// opensNet reports whether a change of another key than allow_net is one of what can be reached.
+// opensNet reports whether a change of a key other than allow_net opens a network.
 func opensNet(key int, before, after []Item) bool {
 	switch key {
 	case isolateNetwork:
@@ -113,7 +111,6 @@ func opensNet(key int, before, after []Item) bool {
 	return false
 }
 
-// matches reports whether a command begins with the words of the profile.
 func (p *Profile) matches(command []string) bool {
 	return slices.ContainsFunc(p.Match, func(words []string) bool {
 		return len(words) <= len(command) && slices.Equal(words, command[:len(words)])
@@ -129,7 +126,6 @@ func (p *Policy) networks() (list []Item) {
 	return list
 }
 
-// isNetwork reports whether a preset is about the network.
 func isNetwork(preset Item) bool {
 	return slices.Contains(Keys[presets].Words[notNetworks:], preset.Text)
 }
@@ -140,7 +136,7 @@ func (p *Policy) dropRules() {
 	p.Settings[presets].Items = slices.DeleteFunc(slices.Clone(p.Settings[presets].Items), func(item Item) bool { return within([]Item{item}, networks) })
 }
 
-// check refuses what contradicts itself.
+// check refuses contradictions.
 func (p *Policy) check() error {
 	if on, m := p.Settings[enabled].Items[0], p.Settings[mode].Items[0]; on.Text == "true" && on.Source != Default && m.Text == "disabled" {
 		return &Error{Pos: m.Pos, Text: `mode = "disabled" and enabled = true contradict each other: ` + on.Pos.String()}

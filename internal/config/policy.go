@@ -18,9 +18,8 @@ type Rule struct {
 	Pos     Pos
 }
 
-// Rules are those of files, in the order in which later ones win. Flags have their own. Of what is writable and what is
-// read-only, what lies deeper wins, then what is read-only; what is hidden wins over both. last are those that win over the rules
-// of flags, too: what locked blocked_paths hide.
+// Rules are the rules of files; later ones win. The deeper path wins; then read-only wins over writable; hidden wins
+// over both. last are rules that also win over flags: what locked blocked_paths hide.
 func (p *Policy) Rules() (list, last []Rule) {
 	for _, of := range [...]struct {
 		key  int
@@ -67,12 +66,10 @@ func (p *Policy) Sandbox() string {
 // Backend is "auto", "native" or "landlock".
 func (p *Policy) Backend() string { return one(p.Settings[backend].Items) }
 
-// HostNetwork reports whether the network of the host is asked for.
 func (p *Policy) HostNetwork() bool { return one(p.Settings[isolateNetwork].Items) == "false" }
 
 func (p *Policy) Presets() []string { return p.texts(presets) }
 
-// Env are the variables of files, "NAME" to pass one on and "NAME=VALUE" to set one.
 func (p *Policy) Env() (list []string) {
 	for _, key := range [...]int{envPassthrough, env} {
 		for _, item := range p.ofFiles(key) {
@@ -82,34 +79,27 @@ func (p *Policy) Env() (list []string) {
 	return list
 }
 
-// ClearEnv reports whether nothing else is passed on.
 func (p *Policy) ClearEnv() bool { return one(p.Settings[clearEnv].Items) == "true" }
 
-// Caches are more of them below the home directory.
 func (p *Policy) Caches() []string { return p.texts(caches) }
 
-// BlockExisting reports whether it is enough to hide what is there at the start.
 func (p *Policy) BlockExisting() bool { return one(p.Settings[blockExisting].Items) == "true" }
 
-// AllowUserns reports whether commands can make user namespaces.
 func (p *Policy) AllowUserns() bool { return one(p.Settings[allowUserns].Items) == "true" }
 
-// OwnIDs reports whether root's commands have ids of their own.
 func (p *Policy) OwnIDs() bool { return one(p.Settings[ownIDs].Items) == "true" }
 
-// Home is what becomes of what is written below the home directory: "layer" or "none".
 func (p *Policy) Home() string { return one(p.Settings[home].Items) }
 
-// HomeSize is how much the layer of the home directory keeps after a command, in bytes.
+// HomeSize is the limit on the home layer's size, in bytes.
 func (p *Policy) HomeSize() int64 {
 	n, _ := limits.ParseSize(one(p.Settings[homeSize].Items)) // it was parsed before
 	return n
 }
 
-// Devices are those of this host that commands can use.
 func (p *Policy) Devices() []string { return p.texts(devices) }
 
-// DevicePlace is where a file names a device. Empty: a flag does, or nothing.
+// DevicePlace is the place in a file that names a device; empty: a flag names it, or nothing.
 func (p *Policy) DevicePlace(name string) string {
 	for _, item := range p.ofFiles(devices) {
 		if item.Text == name {
@@ -121,7 +111,6 @@ func (p *Policy) DevicePlace(name string) string {
 
 func (p *Policy) Net() []netpolicy.Rule { return parsed(p.texts(allowNet), netpolicy.Parse) }
 
-// parsed are values that were parsed before.
 func parsed[T any](texts []string, parse func(string) (T, error)) (list []T) {
 	for _, text := range texts {
 		if v, err := parse(text); err == nil {
@@ -131,10 +120,9 @@ func parsed[T any](texts []string, parse func(string) (T, error)) (list []T) {
 	return list
 }
 
-// NetBy is who enforces them, "kernel" or "broker". Empty: as is permitted.
+// NetBy is "kernel" or "broker"; empty: whatever is permitted.
 func (p *Policy) NetBy() string { return one(p.Settings[netBy].Items) }
 
-// Publish are ports of commands' servers that this host can reach.
 func (p *Policy) Publish() (list []uint16) {
 	for _, text := range p.texts(publish) {
 		if n, err := strconv.ParseUint(text, 10, 16); err == nil {
@@ -144,18 +132,14 @@ func (p *Policy) Publish() (list []uint16) {
 	return list
 }
 
-// Sockets are those of this host that files allow connections to.
 func (p *Policy) Sockets() []Item { return p.ofFiles(allowUnix) }
 
-// Credentials are secrets for requests to hosts.
 func (p *Policy) Credentials() []credential.Rule {
 	return parsed(p.texts(credentials), credential.Parse)
 }
 
-// Timeout ends commands. Zero: there is none.
 func (p *Policy) Timeout() time.Duration { return p.duration(timeout) }
 
-// Grace is how long they go on after they were asked to end.
 func (p *Policy) Grace() time.Duration { return p.duration(grace) }
 
 func (p *Policy) duration(key int) time.Duration {
@@ -163,7 +147,7 @@ func (p *Policy) duration(key int) time.Duration {
 	return d
 }
 
-// A Retention is how long what nsrun keeps stays. Zero: as nobody says.
+// A Retention is how long sessions, backups and the log are kept. Zero: the default.
 type Retention struct{ Sessions, Backups, Log time.Duration }
 
 func (p *Policy) Retention() (r Retention) {

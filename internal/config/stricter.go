@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// What a file says that a command in a sandbox can have written must not let commands do more: each change of a
-// setting is checked by the functions here, by the texts alone.
+// A file that a command can have written must not let commands do more. These functions check each change of a setting
+// by its text.
 
-// narrows reports whether no command can do more after a change of a setting.
+// narrows reports whether a change of a setting lets commands do no more.
 func narrows(i int, before, after []Item) bool {
 	if check := Keys[i].stricter; check != nil {
 		return same(before, after) || check(before, after)
@@ -17,7 +17,6 @@ func narrows(i int, before, after []Item) bool {
 	return within(after, before)
 }
 
-// within reports whether all texts of a list are in another one.
 func within(list, of []Item) bool {
 	for _, item := range list {
 		if !slices.ContainsFunc(of, func(other Item) bool { return other.Text == item.Text }) {
@@ -29,7 +28,6 @@ func within(list, of []Item) bool {
 
 func same(before, after []Item) bool { return within(before, after) && within(after, before) }
 
-// one is the text of a setting that is not a list.
 func one(items []Item) string {
 	if len(items) == 0 {
 		return ""
@@ -62,8 +60,8 @@ func onlyNone(_, after []Item) bool { return one(after) == "none" }
 
 func onlyTrue(_, after []Item) bool { return one(after) == "true" }
 
-// stricterPresets: strict and workspace-root show commands less, but the latter another root; with test it is thrown away what they write, which is not for a project
-// to say. All others let commands do more.
+// stricterPresets: strict shows commands less. workspace-root would change the root, and test would discard changes,
+// which a project must not decide; all others let commands do more.
 func stricterPresets(before, after []Item) bool {
 	for _, item := range after {
 		if item.Text != "default" && item.Text != "strict" && !within([]Item{item}, before) {

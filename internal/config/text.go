@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// TOML is the value of a setting as it is written in a file; empty: there is none.
+// TOML is the value of a setting as written in a file; empty: it is not set.
 func (p *Policy) TOML(key int) string {
 	k, items := &Keys[key], p.Settings[key].Items
 	switch k.Kind {
@@ -28,7 +28,6 @@ func (p *Policy) TOML(key int) string {
 	return quoted(one(items))
 }
 
-// quoted is a basic string of TOML.
 func quoted(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -47,7 +46,7 @@ func quoted(s string) string {
 	return b.String()
 }
 
-// Template is a file for a start: all settings, with what they do, and none of them set.
+// Template is a file with all settings as comments.
 func Template() string {
 	var b strings.Builder
 	b.WriteString("# Settings of nsrun. Lines that begin with # have no effect: these show what holds by default, or an example.\n" +
@@ -70,7 +69,6 @@ func Template() string {
 	return b.String()
 }
 
-// Schema is the JSON schema of a file.
 func Schema() []byte {
 	byTable := map[string]map[string]any{}
 	all := map[string]any{
@@ -139,7 +137,7 @@ func (k *Key) schema() map[string]any {
 	return m
 }
 
-// Value is the value of a setting as JSON has it; nil: there is none.
+// Value is the value of a setting for JSON; nil: it is not set.
 func (p *Policy) Value(key int) any {
 	texts := p.texts(key)
 	switch k := &Keys[key]; {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A Source says who set a value. Later ones win.
+// A Source is the origin of a value. Later ones win.
 type Source uint8
 
 const (
@@ -21,7 +21,7 @@ var sourceNames = [...]string{"default", "system", "user", "project", "flag"}
 // String returns "default", "system", "user", "project" or "flag".
 func (s Source) String() string { return sourceNames[s] }
 
-// A Pos is where something stands. The zero Pos is nowhere.
+// A Pos is a position in a file. The zero Pos is none.
 type Pos struct {
 	File         string // a path, or a flag as it is typed
 	Line, Column int    // counted from 1; columns are bytes; zero: File is all there is to say
@@ -35,7 +35,7 @@ func (p Pos) String() string {
 	return p.File + ":" + strconv.Itoa(p.Line) + ":" + strconv.Itoa(p.Column)
 }
 
-// An Item is one text of a value: an element of a list, or all of it. It has the form in which equal things are equal.
+// An Item is a normalized text of a value: an element of a list, or all of it.
 type Item struct {
 	Text    string
 	Pos     Pos
@@ -43,14 +43,13 @@ type Item struct {
 	Profile string // in which it stands; empty: in none
 }
 
-// A Value is what a layer says for a key.
 type Value struct {
 	Items []Item
 	Pos   Pos
 	Adds  bool // to what lower layers say, whatever the key does otherwise
 }
 
-// A Profile is for commands that match.
+// A Profile has settings for matching commands.
 type Profile struct {
 	Name   string
 	Pos    Pos
@@ -58,7 +57,6 @@ type Profile struct {
 	Values [numKeys]*Value
 }
 
-// A Layer is one file, or the flags.
 type Layer struct {
 	Source   Source
 	Values   [numKeys]*Value
@@ -68,14 +66,13 @@ type Layer struct {
 	NoRules  bool        // whatever lower layers say, there is no network by rules
 }
 
-// An Error is about one place.
+// An Error is a mistake at one position.
 type Error struct {
 	Pos  Pos
 	Text string
 	Hint string // what to do about it; may be empty
 }
 
-// Error is one line.
 func (e *Error) Error() string {
 	text := e.Pos.String() + ": " + e.Text
 	if e.Hint != "" {

@@ -4,17 +4,16 @@ import (
 	"strings"
 )
 
-// A Line is one element of a list in a file, with what is said of it.
+// A Line is an element of a list in a file, with a comment.
 type Line struct{ Value, Comment string }
 
-// A List is the value of a key of [sandbox].
 type List struct {
 	Key   string
 	Lines []Line
 }
 
-// Written is a file with lists, each element on a line of its own, and comments before and behind them. Texts of comments
-// must be printable. Lists without lines are left out.
+// Written returns a file with lists, one element per line, between comments, whose text must be printable. It omits
+// empty lists.
 func Written(before []string, lists []List, behind []string) []byte {
 	var b strings.Builder
 	comment := func(lines []string) {
@@ -42,7 +41,6 @@ func Written(before []string, lists []List, behind []string) []byte {
 	return []byte(b.String())
 }
 
-// Says reports whether a layer has an element in a list of [sandbox].
 func (l *Layer) Says(key, text string) bool {
 	i := keyNumber("sandbox", key)
 	return i >= 0 && l.Values[i] != nil && within([]Item{{Text: text}}, l.Values[i].Items)

@@ -10,10 +10,9 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Remove removes name in the directory parent and everything below it. It
-// follows no link and crosses no mount. Directories that were made unreadable
-// are made readable first. That nothing is there is no error. What can be removed
-// is removed, also beside what cannot; the first error of a system call is returned.
+// Remove removes name in the directory parent and everything below it. It follows no link and crosses no mount, and
+// makes unreadable directories readable first. A missing name is no error. After an error it removes what it can, and
+// returns the first error of a system call.
 func Remove(parent int, name string) error {
 	for tries := 0; ; tries++ {
 		err := unlink(parent, name, 0)
@@ -30,9 +29,8 @@ func Remove(parent int, name string) error {
 	}
 }
 
-// Empty removes what is in the directory that fd is open on, which may be an O_PATH
-// descriptor, as Remove does. removed is called for each thing that was. An error is
-// an *Error.
+// Empty removes the content of the directory fd, which may be an O_PATH descriptor, as Remove does, and calls removed
+// for each object. An error is an *Error.
 func Empty(fd int, removed func(*unix.Stat_t)) error {
 	r := remover{buf: make([]byte, bufSize), removed: removed}
 	d, _, err := OpenForRemoval(fd, ".")
@@ -46,11 +44,10 @@ func Empty(fd int, removed func(*unix.Stat_t)) error {
 	return nil
 }
 
-// Swapped reports that what was a directory a moment ago is none any more.
+// Swapped reports that something else has replaced a directory.
 func Swapped(err error) bool { return err == unix.ENOTDIR || err == unix.ELOOP }
 
-// A remover removes one tree. What lies too deep is moved up into top, the
-// tree's uppermost directory, and removed from there.
+// A remover removes one tree. What is too deep is moved up into top, the tree's root, and removed from there.
 type remover struct {
 	top     int
 	moved   int
@@ -89,9 +86,8 @@ func (r *remover) contents(d, depth int) error {
 	if depth == 0 {
 		r.top = d
 	}
-	// Until it is empty: removing entries may hide others from the listing, and
-	// deep directories may have been moved here. But somebody who makes files
-	// as fast as they are removed is not waited for.
+	// Repeat until it is empty: removing entries may hide others from the listing, and deep directories may have been
+	// moved here. But do not wait for somebody who creates files as fast as they are removed.
 	for passes := 0; ; passes++ {
 		names, err := sys.Names(d, r.buf)
 		if err != nil {
@@ -180,7 +176,7 @@ func OpenForRemoval(parent int, name string) (fd int, st unix.Stat_t, err error)
 		return -1, st, err
 	}
 	if st.Mode&0o700 != 0o700 {
-		// Fails only where it is not ours; then opening tells.
+		// It fails only if the directory is not ours; then opening it fails, too.
 		_ = sys.Chmod(p, 0o700)
 	}
 	fd, err = openDir(p, ".", unix.O_RDONLY)

@@ -13,12 +13,12 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// held is how many directories of a path are open at most, more or less.
+// held is about how many directories are open at most.
 const held = 64
 
 const bufSize = 16 << 10
 
-// An Error tells where in a tree something went wrong.
+// An Error is an error at a path in a tree.
 type Error struct {
 	Path string // below the tree's directory, shortened where it is long; empty for itself
 	Err  error
@@ -28,7 +28,7 @@ func (e *Error) Error() string { return e.Path + ": " + e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// short is a path that can be shown, whatever its depth: long ones lose their middle.
+// short is a path for messages, with its middle omitted if it is long.
 func short(names []string) string {
 	const most = 4
 	if len(names) > most {
@@ -39,17 +39,15 @@ func short(names []string) string {
 
 func openDir(parent int, name string, flags uint64) (int, error) {
 	if name == "." && flags&unix.O_PATH != 0 {
-		// Looking it up takes the right to search it, which even its owner may not have
-		// before he gives it to himself.
+		// Looking up "." needs the right to search the directory, which even its owner may not have yet.
 		return unix.FcntlInt(uintptr(parent), unix.F_DUPFD_CLOEXEC, 0)
 	}
 	return sys.Openat2(parent, name, flags|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0,
 		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS|unix.RESOLVE_NO_XDEV)
 }
 
-// Walk calls each for everything below the directory that fd is open on, which may be an
-// O_PATH descriptor. It follows no link and crosses no mount. What cannot be looked at is
-// left out, and the first such error returned, an *Error.
+// Walk calls each for everything below the directory fd, which may be an O_PATH descriptor. It follows no link and
+// crosses no mount. It skips what it cannot read, and returns the first such error, an *Error.
 func Walk(fd int, each func(*unix.Stat_t)) error {
 	w := walker{each: each, buf: make([]byte, bufSize)}
 	defer func() {
@@ -83,7 +81,6 @@ type walker struct {
 	first  *Error
 }
 
-// level is a directory on the way to where a walk is.
 type level struct {
 	name     string
 	fd       int // negative: closed, to be reached from below
@@ -91,7 +88,6 @@ type level struct {
 	dirs     []string // in it, and still to be entered
 }
 
-// fail keeps the first error, which concerns name in the directory where the walk is.
 func (w *walker) fail(name string, err error) {
 	if w.first != nil || err == nil || err == unix.ENOENT {
 		return
@@ -108,7 +104,6 @@ func (w *walker) fail(name string, err error) {
 	w.first = &Error{short(names), err}
 }
 
-// enter goes into a directory and looks at what is there.
 func (w *walker) enter(parent int, name string) {
 	fd, err := openDir(parent, name, unix.O_RDONLY)
 	if err != nil {
@@ -144,7 +139,7 @@ func (w *walker) enter(parent int, name string) {
 	}
 }
 
-// leave goes back to the directory above. It reports whether it is there.
+// leave goes back to the parent directory, and reports whether it still exists.
 func (w *walker) leave() bool {
 	last := w.levels[len(w.levels)-1]
 	defer unix.Close(last.fd)
@@ -156,7 +151,7 @@ func (w *walker) leave() bool {
 	if up.fd >= 0 {
 		return true
 	}
-	// It was moved, if another one is above now.
+	// If another directory is the parent now, it was moved.
 	fd, err := unix.Openat(last.fd, "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	var st unix.Stat_t
 	if err == nil {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Field is the number behind a name in a file of lines of both, such as memory.events; 0 where there is none.
+// Field is the number after a name in a file such as memory.events; 0 if there is none.
 func Field(text, name string) int64 {
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) == 2 && f[0] == name {
@@ -16,7 +16,7 @@ func Field(text, name string) int64 {
 	return 0
 }
 
-// Quota is a number of processors as the kernel has it: time in each period, in microseconds.
+// Quota is a number of processors in the kernel's form: time per period, in microseconds.
 func Quota(cpus float64) (quota, period int64) {
 	const usual, least = 100_000, 1000
 	period = usual
@@ -26,13 +26,12 @@ func Quota(cpus float64) (quota, period int64) {
 	return max(least, int64(cpus*float64(period))), period
 }
 
-// A Setting is a line that is written to a file of a cgroup.
 type Setting struct {
 	File, Text string
 	Optional   bool // kernels without that file are no worse for it
 }
 
-// oneMore is PID 1 of the sandbox, which is not a process of the command's.
+// oneMore is for PID 1 of the sandbox, which is not one of the command's processes.
 const oneMore = 1
 
 func SettingsV2(l Limits, c Controllers) (list []Setting) {
@@ -52,7 +51,7 @@ func SettingsV2(l Limits, c Controllers) (list []Setting) {
 	return list
 }
 
-// SettingsV1 are the limits in a cgroup of v1's hierarchy of one controller.
+// SettingsV1 are the limits for a cgroup in the v1 hierarchy of one controller.
 func SettingsV1(l Limits, c Controllers) (list []Setting) {
 	switch c {
 	case MemoryController:
@@ -74,7 +73,6 @@ func SettingsV1(l Limits, c Controllers) (list []Setting) {
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
-// An Outcome is what became of a limit.
 type Outcome struct {
 	Held
 	Hit    bool
@@ -82,7 +80,7 @@ type Outcome struct {
 	Peak   float64 // the most that was used; 0: nobody counted
 }
 
-// ReadV2 reads what became of a limit from the files of its cgroup of v2; those that are missing are empty.
+// ReadV2 reads the outcome of a limit from the files of its v2 cgroup; missing files are empty.
 func ReadV2(o *Outcome, file func(name string) string) {
 	switch o.Name {
 	case Memory:
@@ -100,7 +98,7 @@ func ReadV2(o *Outcome, file func(name string) string) {
 	}
 }
 
-// ReadV1 is ReadV2 for the cgroup of one controller of v1.
+// ReadV1 is ReadV2 for a cgroup of v1.
 func ReadV1(o *Outcome, file func(name string) string) {
 	switch o.Name {
 	case Memory:
@@ -114,7 +112,6 @@ func ReadV1(o *Outcome, file func(name string) string) {
 	}
 }
 
-// value is a file with one number.
 func value(text string) float64 {
 	n, _ := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	return float64(n)

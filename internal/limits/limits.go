@@ -5,8 +5,7 @@ import (
 	"math"
 )
 
-// Limits are those of a command with all that it starts; see nsrun.Limits, which has the same fields. The zero Limits
-// limit nothing.
+// Limits has the fields of nsrun.Limits. The zero Limits limit nothing.
 type Limits struct {
 	Memory, Swap     int64
 	PIDs             int
@@ -19,7 +18,6 @@ type Limits struct {
 	IdleIO           bool
 }
 
-// Name is a limit's name in reports, which is that of its flag.
 type Name string
 
 const (
@@ -36,12 +34,12 @@ const (
 	IdleIO    Name = "idle-io"
 )
 
-// leastMemory is what a sandbox needs before its command does anything.
+// leastMemory is what a sandbox needs before its command starts.
 const leastMemory = 1 << 20
 
 const leastFiles = 4
 
-// Check finds limits that are none.
+// Check finds invalid limits.
 func (l *Limits) Check() error {
 	for _, f := range [...]struct {
 		name  Name
@@ -70,7 +68,7 @@ func (l *Limits) Check() error {
 	return nil
 }
 
-// Tighten is l and what else a request asks for: the smaller of both, each.
+// Tighten returns the stricter of both for each limit.
 func (l Limits) Tighten(q Limits) Limits {
 	l.Memory, l.PIDs, l.CPUs = smaller(l.Memory, q.Memory), smaller(l.PIDs, q.PIDs), smaller(l.CPUs, q.CPUs)
 	l.OpenFiles, l.FileSize = smaller(l.OpenFiles, q.OpenFiles), smaller(l.FileSize, q.FileSize)
@@ -82,7 +80,7 @@ func (l Limits) Tighten(q Limits) Limits {
 	return l
 }
 
-// smaller is the smaller one of two limits, of which 0 is none.
+// smaller is the smaller of two limits, of which 0 is none.
 func smaller[T int | int64 | float64](a, b T) T {
 	if a == 0 || b != 0 && b < a {
 		return b

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// By is what holds a limit, in the words of reports.
+// By is the mechanism that enforces a limit, as reports name it.
 type By string
 
 // The mechanisms, from the strictest to the weakest.
@@ -20,14 +20,13 @@ const (
 
 type Controllers uint8
 
-// The controllers that limits are held by.
+// Controllers that enforce limits.
 const (
 	MemoryController Controllers = 1 << iota
 	PIDsController
 	CPUController
 )
 
-// Names are the names of controllers, as the kernel has them.
 func (c Controllers) Names() (names []string) {
 	for i, name := range [...]string{"memory", "pids", "cpu"} {
 		if c&(1<<i) != 0 {
@@ -37,7 +36,7 @@ func (c Controllers) Names() (names []string) {
 	return names
 }
 
-// ParseControllers reads a list such as that of cgroup.controllers, and passes over others.
+// ParseControllers parses a list such as cgroup.controllers, and ignores others.
 func ParseControllers(text string) (c Controllers) {
 	for name := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ' ' || r == ',' || r == '\n' }) {
 		switch name {
@@ -52,7 +51,7 @@ func ParseControllers(text string) (c Controllers) {
 	return c
 }
 
-// Wanted are the controllers that hold the limits best.
+// Wanted are the controllers that enforce the limits best.
 func (l *Limits) Wanted() (c Controllers) {
 	if l.Memory > 0 {
 		c |= MemoryController
@@ -66,19 +65,18 @@ func (l *Limits) Wanted() (c Controllers) {
 	return c
 }
 
-// Facts are what a host has.
 type Facts struct {
 	V2, V1  Controllers // that cgroups made by this process have
 	Swap1   bool        // V1's memory controller counts swap
 	NoSwap  bool        // the host has no swap
 	Session bool        // the command writes to one
-	// OwnProcesses says that RLIMIT_NPROC counts the processes of a sandbox alone, and holds for them.
+	// OwnProcesses says that RLIMIT_NPROC counts and limits the processes of a sandbox alone.
 	OwnProcesses bool
-	// Sees says that all processes of a sandbox can be found, and what they use.
+	// Sees says that all processes of a sandbox can be found and measured.
 	Sees bool
 }
 
-// Held is a limit and what holds it.
+// Held is a limit and the mechanism that enforces it.
 type Held struct {
 	Name  Name
 	Value float64
@@ -86,7 +84,7 @@ type Held struct {
 	Less  string // how it is held less well than asked; empty: it is not
 }
 
-// Error is a limit that nothing here holds.
+// Error is a limit that nothing here can enforce.
 type Error struct{ Name Name }
 
 func (e *Error) Error() string {
@@ -98,13 +96,12 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return errors.ErrUnsupported }
 
-// lookedAt is how a limit is held less well without a cgroup.
+// lookedAt says what is lost without a cgroup.
 const lookedAt = "it measures up to 100 times a second, and does not count what the kernel keeps for the command"
 
-// Remedy is what gives a command cgroups.
 const Remedy = "(try: systemd-run --user --scope -p Delegate=yes nsrun …, or as root, or a cgroup that was delegated to this user)"
 
-// Controller is what holds a limit in cgroups; 0: none.
+// Controller is the controller of a limit; 0: none.
 func (n Name) Controller() Controllers {
 	switch n {
 	case Memory, Swap:
@@ -117,7 +114,8 @@ func (n Name) Controller() Controllers {
 	return 0
 }
 
-// Plan says what holds each limit on a host with these facts. An error is a limit that nothing holds.
+// Plan chooses the mechanism for each limit on a host with these facts. An error is about a limit that nothing can
+// enforce.
 func Plan(l Limits, f Facts) (list []Held, err error) {
 	add := func(name Name, value float64, by By, less string) {
 		if value != 0 {
@@ -186,13 +184,13 @@ func Plan(l Limits, f Facts) (list []Held, err error) {
 	return list, nil
 }
 
-// List are the limits that were asked for, on a host that holds all of them.
+// List are the requested limits, on a host that can enforce all.
 func (l Limits) List() []Held {
 	list, _ := Plan(l, Facts{V2: MemoryController | PIDsController | CPUController, Session: true})
 	return list
 }
 
-// swap is what holds the limit of swap, which is asked for with one of memory: none where nobody has any.
+// swap chooses the mechanism for the swap limit, which needs a memory limit; none if there is no swap.
 func (l *Limits) swap(by By, f Facts) ([]Held, error) {
 	switch {
 	case l.Swap < 0 || f.NoSwap:
@@ -208,7 +206,7 @@ func (l *Limits) swap(by By, f Facts) ([]Held, error) {
 	return nil, nil
 }
 
-// Has says whether one of the limits is held so.
+// Has reports whether a mechanism enforces one of the limits.
 func Has(list []Held, by By, names ...Name) bool {
 	for _, h := range list {
 		if h.By == by && (len(names) == 0 || slices.Contains(names, h.Name)) {

@@ -9,7 +9,6 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 )
 
-// units are powers of 1024, by their letters.
 const units = "KMGTP"
 
 // ParseSize reads a number of bytes: digits, with a fraction before a unit, and K, M, G, T or P (powers of 1024), which
@@ -49,7 +48,7 @@ func ParseSize(text string) (int64, error) {
 	return int64(f), nil
 }
 
-// FormatSize is a size for people: "512 MiB".
+// FormatSize formats a size for people: "512 MiB".
 func FormatSize(n int64) string {
 	f, unit := float64(n), -1
 	for f >= 1024 && unit+1 < len(units) {
@@ -62,7 +61,7 @@ func FormatSize(n int64) string {
 	return strconv.FormatFloat(math.Round(f*10)/10, 'f', -1, 64) + " " + units[unit:unit+1] + "iB"
 }
 
-// SizeText is a size as flags and files take it: in the largest unit that leaves no fraction.
+// SizeText formats a size for flags and files, in the largest unit without a fraction.
 func SizeText(n int64) string {
 	unit := ""
 	for i := range units {

@@ -2,7 +2,6 @@ package limits
 
 import "strconv"
 
-// Amount is a value of a limit for people.
 func (n Name) Amount(v float64) string {
 	switch n {
 	case Memory, Swap, FileSize, Output, Disk:
@@ -19,7 +18,6 @@ func (n Name) Amount(v float64) string {
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }
 
-// title is a limit's name for people.
 func (n Name) title() string {
 	switch n {
 	case PIDs:
@@ -38,7 +36,7 @@ func (n Name) title() string {
 	return string(n) + " limit"
 }
 
-// String is a limit for people: "memory limit 512 MiB".
+// String returns the limit for people: "memory limit 512 MiB".
 func (h Held) String() string {
 	if h.Name == IdleIO {
 		return "disks only when they are idle"
@@ -46,7 +44,7 @@ func (h Held) String() string {
 	return h.Name.title() + " " + h.Name.Amount(h.Value)
 }
 
-// HitText is what is said of a limit that was hit; killed: the command was ended for it.
+// HitText is the message about a limit that was reached; killed: it ended the command.
 func HitText(n Name, value float64, killed bool) string {
 	text := Held{Name: n, Value: value}.String() + " reached"
 	if killed {
@@ -55,7 +53,7 @@ func HitText(n Name, value float64, killed bool) string {
 	return text
 }
 
-// LessText is what is said of a limit that is held less well than asked.
+// LessText is the message about a limit that is enforced less strictly than asked.
 func (h Held) LessText() string {
 	if h.By == ByRunner {
 		return "the " + h.String() + " is enforced by nsrun itself, because there is no cgroup: " + h.Less + " " + Remedy
@@ -63,7 +61,7 @@ func (h Held) LessText() string {
 	return "the " + h.String() + " is enforced by a " + string(h.By) + ": " + h.Less
 }
 
-// Twice is the flag of nsrun run for a limit that is twice as high. Empty: there is none.
+// Twice is the flag for a limit twice as high; empty: there is none.
 func (n Name) Twice(v float64) string {
 	switch n {
 	case Memory, Swap, FileSize, Output, Disk:

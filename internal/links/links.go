@@ -18,7 +18,7 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Error is about a symbolic link that commands, or another user, can have made.
+// Error is about a symbolic link that commands, or another user, can have created.
 type Error struct {
 	Link string // where it is, an absolute path without links
 	To   string // where it leads
@@ -33,7 +33,7 @@ func (e *Error) Error() string {
 	return escape.Quote(e.Link) + " is a symbolic link to " + escape.Quote(e.To) + ", and " + maker + " may have created it"
 }
 
-// most is how many links a path can lead through, as in the kernel.
+// most is the kernel's limit on links in a path.
 const most = 40
 
 // Resolve is where an absolute path leads, without symbolic links. A link in a directory
@@ -48,8 +48,8 @@ func Resolve(name string, suspect func(dir string) bool) (string, error) {
 	return resolve(name, suspect, true)
 }
 
-// Follow is Resolve, but for links of other users: for what is hidden or protected where
-// it is, whoever made the way there.
+// Follow is Resolve, but also follows links of other users: for paths that are hidden or protected whoever made the
+// link.
 func Follow(name string, suspect func(dir string) bool) (string, error) {
 	return resolve(name, suspect, false)
 }
@@ -79,7 +79,7 @@ func open(at int, name string, flags, resolve uint64) (fd int, err error) {
 	return sys.Openat2(at, name, unix.O_PATH|flags, 0, resolve|unix.RESOLVE_NO_MAGICLINKS)
 }
 
-// walk is on its way: at is what is open, path where that is.
+// walk is a walk along a path: at is open, and path is its path.
 type walk struct {
 	at      int
 	path    string
@@ -95,7 +95,6 @@ func (w *walk) close() {
 	w.at = -1
 }
 
-// step goes on to what has a name in the directory.
 func (w *walk) step(at int, name string) error {
 	fd, err := open(at, name, unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -162,7 +161,6 @@ func (w *walk) follow(name string) error {
 	return nil
 }
 
-// leads is where a link with that text leads, for people.
 func (w *walk) leads(text string) string {
 	if !path.IsAbs(text) {
 		text = w.path + "/" + text
@@ -173,7 +171,7 @@ func (w *walk) leads(text string) string {
 	return path.Clean(text)
 }
 
-// readlink is the text of the link fd; ENOENT: it is not a link.
+// readlink returns the text of the link fd; ENOENT: it is not a link.
 func readlink(fd int) (string, error) {
 	b := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(fd, "", b)

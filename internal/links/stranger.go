@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stranger is the user, neither root nor the caller, who can have made a link in a directory. Zero: nobody.
+// stranger is the user, neither root nor the caller, who can have created a link in a directory. Zero: nobody.
 func stranger(dir, link int) (uint32, error) {
 	for _, fd := range [...]int{link, dir} {
 		var st unix.Stat_t
@@ -24,8 +24,8 @@ func stranger(dir, link int) (uint32, error) {
 	return 0, nil
 }
 
-// lends reports whether somebody who leads the caller to a file gets more by that than that user has: the caller's own
-// files, and root's from root.
+// lends reports whether following a user's link to a file gives that user more access: the file belongs to the caller,
+// or for root, not to that user.
 func lends(fd int, user uint32) (bool, error) {
 	var st unix.Stat_t
 	err := unix.Fstat(fd, &st)
@@ -33,10 +33,9 @@ func lends(fd int, user uint32) (bool, error) {
 	return st.Uid != user && (caller == 0 || st.Uid == caller), err
 }
 
-// overflow is the user id of files of users whom this user namespace does not have, root of the host among them.
+// overflow is the id that files of users have who do not exist in this user namespace, such as the host's root.
 const overflow = 65534
 
-// isUnknown reports whether there are such users.
 var isUnknown = sync.OnceValue(func() bool {
 	m, err := os.ReadFile("/proc/self/uid_map")
 	return err != nil || !bytes.Equal(bytes.Join(bytes.Fields(m), []byte(" ")), []byte("0 0 4294967295"))

@@ -12,21 +12,18 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// Written are the directories that commands in sandboxes write or commit to, as far as
-// that can be known: its method Suspect is for Resolve. The zero Written knows those of
-// the sessions in the default state directory, and all work trees of git, which are what
-// commands work in by default.
+// Written knows the directories to which commands in sandboxes can have written; its method Suspect is for Resolve. The
+// zero Written knows the roots of sessions in the default state directory, and all git work trees.
 type Written struct {
-	// StateDir is where sessions are, as for overlay.List.
 	StateDir string
-	// Dirs are more of them, asked for once at most. Nil: none.
+	// Dirs returns more directories; it is called at most once. Nil: none.
 	Dirs func() []string
 
 	known []string
 	asked bool
 }
 
-// Suspect reports whether a command can have made a link in dir, a path without links.
+// Suspect reports whether a command can have created a link in dir, a path without links.
 func (w *Written) Suspect(dir string) bool {
 	if _, ok := WorkTree(dir); ok {
 		return true
@@ -56,8 +53,7 @@ func (w *Written) Suspect(dir string) bool {
 	return false
 }
 
-// WorkTree is the git work tree around dir, an absolute path. Directories of others are no
-// work tree of the caller's, whatever somebody put into them.
+// WorkTree is the git work tree around dir, an absolute path. A directory of another user never counts.
 func WorkTree(dir string) (tree string, ok bool) {
 	for d := dir; Own(d); d = filepath.Dir(d) {
 		if Own(filepath.Join(d, ".git")) {
@@ -70,7 +66,6 @@ func WorkTree(dir string) (tree string, ok bool) {
 	return "", false
 }
 
-// Own reports whether there is a file of that name and it is the caller's.
 func Own(name string) bool {
 	var st unix.Stat_t
 	return unix.Lstat(name, &st) == nil && int(st.Uid) == os.Geteuid()

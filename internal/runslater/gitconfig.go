@@ -5,14 +5,13 @@ import (
 	"strings"
 )
 
-// An entry is one key of a git configuration. Key is as git lists it: section and name
-// in lower case, the subsection as it is written.
+// An entry is one key of a git configuration, as git lists it: section and name in lower case, the subsection as
+// written.
 type entry struct {
 	key, value string
 	bare       bool // there is no "=": the value is true
 }
 
-// parts splits the key at its first and last dot.
 func (e *entry) parts() (section, sub, name string) {
 	section, rest, _ := strings.Cut(e.key, ".")
 	if i := strings.LastIndexByte(rest, '.'); i >= 0 {
@@ -23,15 +22,14 @@ func (e *entry) parts() (section, sub, name string) {
 
 var errConfig = errors.New("git cannot read it")
 
-// parseConfig reads a configuration as git does (config.c). Where git would stop with an
-// error this does too: the entries before it count for some programs.
+// parseConfig parses a configuration as git does (config.c). At an error it stops like git; the entries before count
+// for some programs.
 func parseConfig(text string) ([]entry, error) {
 	p := &configParser{rest: strings.TrimPrefix(text, "\xef\xbb\xbf")}
 	err := p.parse()
 	return p.list, err
 }
 
-// A configParser reads one byte after the other.
 type configParser struct {
 	rest string
 	eof  bool
@@ -79,7 +77,6 @@ func (p *configParser) parse() error {
 	}
 }
 
-// section reads what stands between brackets.
 func (p *configParser) section() (string, bool) {
 	var b strings.Builder
 	for {
@@ -98,7 +95,7 @@ func (p *configParser) section() (string, bool) {
 	}
 }
 
-// subsection reads what is quoted in a section's name; c is what came before.
+// subsection parses the quoted part of a section's name; c came before.
 func (p *configParser) subsection(b *strings.Builder, c byte) (string, bool) {
 	for isSpace(c) {
 		if c == '\n' {
@@ -126,7 +123,6 @@ func (p *configParser) subsection(b *strings.Builder, c byte) (string, bool) {
 	return b.String() + ".", p.next() == ']'
 }
 
-// entry reads a name that begins with c, and its value.
 func (p *configParser) entry(section string, c byte) bool {
 	name := []byte{lower(c)}
 	for c = p.next(); !p.eof && isKey(c); c = p.next() {

@@ -8,7 +8,6 @@ import (
 	"github.com/nsrun/nsrun/internal/paths"
 )
 
-// The reasons of git's.
 const (
 	reasonHook   = "git hook"
 	reasonLink   = "git follows this link"
@@ -18,12 +17,11 @@ const (
 	reasonTodo   = "executed when the rebase goes on"
 )
 
-// isGit is what a directory is in the two views. A part says that in one of them there is a
-// part of a repository in it: the command may make the others later.
+// isGit says whether a directory is a git directory in each view. part: in one of them it has a part of a repository,
+// which the command may complete later.
 type isGit struct{ old, now, part bool }
 
-// gitReason is for what is in a git directory: by name below .git, by what is in it
-// elsewhere.
+// gitReason decides about a path in a git directory: below .git by name, elsewhere by content.
 func (c *Classifier) gitReason(ch Change, elems []string) string {
 	real := strings.Split(ch.Path[1:], "/")
 	upTo := func(i int) string { return "/" + strings.Join(real[:i], "/") }
@@ -57,7 +55,7 @@ func (c *Classifier) gitReason(ch Change, elems []string) string {
 			return reason
 		}
 	}
-	// A directory of objects or refs may have no change of its own here: a file in it tells.
+	// A directory of objects or refs may have no change of its own; a file in it shows that it is one.
 	for i, e := range elems[:len(elems)-1] {
 		if e == "objects" || e == "refs" {
 			if reason := c.becomesAt(upTo(i), e); reason != "" {
@@ -68,8 +66,8 @@ func (c *Classifier) gitReason(ch Change, elems []string) string {
 	return ""
 }
 
-// gitName is for element i of a path, which is in dir. That is below a .git, or not; data says
-// that the path is of what git stores there.
+// gitName decides about element i of a path, which is in dir. below: that is below a .git; data: the path is where git
+// stores data.
 func (c *Classifier) gitName(ch Change, elems []string, i int, dir string, below, data bool) string {
 	e, last, in := elems[i], i == len(elems)-1, below && !data
 	if !last && e != "hooks" {
@@ -113,7 +111,7 @@ func (c *Classifier) gitName(ch Change, elems []string, i int, dir string, below
 	return ""
 }
 
-// isGit reports whether a directory is one of git's, by what git itself looks for.
+// isGit applies git's own test for git directories.
 func (c *Classifier) isGit(dir string) isGit {
 	if g, ok := c.git[dir]; ok {
 		return g
@@ -134,7 +132,7 @@ func (c *Classifier) isGit(dir string) isGit {
 	return g
 }
 
-// validHead reports whether git takes a file for the HEAD of a repository.
+// validHead reports whether git accepts a file as HEAD.
 func validHead(v View, p string) bool {
 	if v.Kind(p) == Link {
 		return strings.HasPrefix(v.Target(p), "refs/")
@@ -146,7 +144,7 @@ func validHead(v View, p string) bool {
 	return len(text) >= 40 && strings.Trim(text[:40], "0123456789abcdefABCDEF") == ""
 }
 
-// hook is for what is in a directory of hooks. Git makes samples, and executes none.
+// hook decides about a file in a directory of hooks. Git does not execute samples.
 func (c *Classifier) hook(ch Change) string {
 	if ch.Kind == File && strings.HasSuffix(ch.Path, ".sample") {
 		return ""
@@ -172,9 +170,9 @@ func (c *Classifier) config(ch Change) string {
 	return ""
 }
 
-// maybeConfig is for a file that is not a configuration of a repository, as far as can be seen.
-// Another command can make a repository around it, and another directory can name this one
-// as the place of its configuration. Where git cannot read on it executes nothing.
+// maybeConfig decides about a file that seems to be no repository's configuration: another command can make a
+// repository around it, or name its directory in a commondir file. Git executes nothing of a configuration that it
+// cannot parse.
 func (c *Classifier) maybeConfig(ch Change) string {
 	if !ch.Content {
 		return ""
@@ -187,8 +185,8 @@ func (c *Classifier) maybeConfig(ch Change) string {
 	return ""
 }
 
-// becomesAt is for what makes a directory one of git's, or a part of that: what was in it
-// before runs then. The name is that of the part, in lower case.
+// becomesAt decides about an object that makes a directory a git directory, or a part of one, so that its earlier
+// content runs. name is the part's, in lower case.
 func (c *Classifier) becomesAt(dir, name string) string {
 	if c.isGit(dir).old {
 		return ""
@@ -224,8 +222,8 @@ func (c *Classifier) makes(dir, name string) string {
 	return ""
 }
 
-// executesIn reports whether git executes anything because of a git directory. With whole
-// false only a part of one is there, and names that other programs use too do not count.
+// executesIn reports whether git executes anything because of a git directory. Without whole, only a part of one
+// exists, and names that other programs use too do not count.
 func (c *Classifier) executesIn(v View, dir string, whole bool) bool {
 	for _, name := range [...]string{"config", "config.worktree"} {
 		at := path.Join(dir, name)
@@ -261,7 +259,7 @@ func (c *Classifier) executesIn(v View, dir string, whole bool) bool {
 	return slices.ContainsFunc(v.Names(hooks), func(name string) bool { return !strings.HasSuffix(name, ".sample") })
 }
 
-// gitFile is for a .git that is not a directory: of a linked work tree or a submodule.
+// gitFile decides about a .git that is a file: of a linked work tree or a submodule.
 func (c *Classifier) gitFile(ch Change) string {
 	if ch.Kind != File {
 		return reasonLink
@@ -278,7 +276,7 @@ func (c *Classifier) gitFile(ch Change) string {
 	if resolve(c.New, dir, func(string) {}) != dir {
 		return reasonElse
 	}
-	// What git has in its own directories for that is as good as they are.
+	// A target in git's own directories for these is as safe as they are.
 	for _, sub := range [...]string{"/worktrees/", "/modules/"} {
 		if i := strings.Index(dir, sub); i > 0 && (path.Base(dir[:i]) == ".git" || c.isGit(dir[:i]).old) {
 			return ""
@@ -294,8 +292,7 @@ func (c *Classifier) gitFile(ch Change) string {
 	return ""
 }
 
-// commonDir is for the file that says where a linked work tree's configuration is. Git has one
-// only where it has those of work trees.
+// commonDir decides about the file that names the configuration of a linked work tree. Git has one only in worktrees.
 func (c *Classifier) commonDir(dir string) string {
 	at := path.Join(dir, "commondir")
 	text, _ := c.New.Read(at)
@@ -310,7 +307,7 @@ func (c *Classifier) commonDir(dir string) string {
 	return reasonElse
 }
 
-// todo is for the steps of a rebase that was interrupted.
+// todo decides about the steps of an interrupted rebase.
 func (c *Classifier) todo(ch Change) string {
 	if c.newLines(ch.Path, []string{"exec", "x"}) {
 		return reasonTodo
@@ -318,10 +315,10 @@ func (c *Classifier) todo(ch Change) string {
 	return ""
 }
 
-// strategies are what git merges by without another program.
+// strategies are git's built-in merge strategies.
 var strategies = []string{"", "ort", "recursive", "resolve", "octopus", "ours", "subtree"}
 
-// strategy is for the state of a rebase or a cherry-pick: that of another name is a program.
+// strategy decides about the state of a rebase or cherry-pick: any other strategy is a program.
 func (c *Classifier) strategy(ch Change) string {
 	text, ok := c.New.Read(ch.Path)
 	if !ok {

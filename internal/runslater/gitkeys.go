@@ -8,9 +8,8 @@ import (
 	"github.com/nsrun/nsrun/internal/paths"
 )
 
-// executingNames are names of keys, in any section, whose value is a command, or the path
-// of one. Programs beside git keep their settings in its configuration too, so that what
-// is called like a command counts as one.
+// executingNames are names of keys, in any section, whose value is a command or its path. Other programs keep settings
+// in git's configuration too, so a key that is named like a command counts.
 var executingNames = []string{
 	"askpass", "browser", "clean", "command", "driver", "editor", "external", "fsmonitor", "helper", "hooks", "hookspath",
 	"pager", "process", "program", "providers", "receivepack", "smudge", "textconv", "tunnel", "uploadpack", "vcs",
@@ -18,7 +17,6 @@ var executingNames = []string{
 
 var executingEnds = []string{"cmd", "command", "hook", "program", "prog", "askpass", "editor", "pager", "helper"}
 
-// executingKey reports whether it is one of more of them, by section and name.
 func executingKey(key string) bool {
 	switch key {
 	case "core.gitproxy", "core.sshcommand", "interactive.difffilter", "init.templatedir", "include.path",
@@ -30,12 +28,10 @@ func executingKey(key string) bool {
 	return false
 }
 
-// executingSections have nothing but commands in them. An alias can also be git's own
-// options, -c among them.
+// executingSections contain only commands. An alias can also be git's own options, such as -c.
 var executingSections = []string{"alias", "pager", "tig"}
 
-// executes reports whether a program executes something, because the configuration at a
-// path has this entry.
+// executes reports whether a program executes something because of this entry in the configuration at a path.
 func (e *entry) executes(at string, roots []string) bool {
 	section, sub, name := e.parts()
 	switch {
@@ -67,8 +63,8 @@ func isBool(value string) bool {
 	return false
 }
 
-// submodulePlace reports whether core.worktree is what git writes for a submodule: its own
-// work tree in the project. With any other git checkout writes to where nobody expects it.
+// submodulePlace reports whether core.worktree has the value that git writes for a submodule: its work tree in the
+// project. With another one, git checkout writes to an unexpected place.
 func submodulePlace(config, value string, roots []string) bool {
 	dir := path.Dir(config)
 	_, linked, _ := strings.Cut(dir, "/.git/worktrees/") // where the submodules of a linked work tree have theirs
@@ -84,8 +80,7 @@ func submodulePlace(config, value string, roots []string) bool {
 		!strings.Contains(strings.ToLower(value)+"/", "/.git/")
 }
 
-// addedKeys returns the first executing key that is in a new configuration, and not in
-// the old one. Empty: there is none.
+// addedKeys returns the first executing key of a new configuration that the old one does not have, or "".
 func addedKeys(at, old, now string, roots []string) string {
 	if _, err := parseConfig(now); err != nil || strings.ContainsRune(now, 0) {
 		return "what git cannot read"
@@ -93,7 +88,7 @@ func addedKeys(at, old, now string, roots []string) string {
 	return addedEntries(at, old, now, roots)
 }
 
-// addedEntries is addedKeys for what may be no configuration of git's at all.
+// addedEntries is addedKeys for a file that may not be a git configuration.
 func addedEntries(at, old, now string, roots []string) string {
 	list, _ := parseConfig(now)
 	list = slices.DeleteFunc(list, func(e entry) bool { return !e.executes(at, roots) })

@@ -7,16 +7,13 @@ import (
 	"github.com/aymanbagabas/go-udiff/lcs"
 )
 
-// An edit replaces lines of the old text by lines of the new one. Either may be none.
-// Ranges are half open. Edits are in order, and at least one line that both texts have
-// is between two of them.
+// An edit replaces lines of the old text by lines of the new one; either range, half open, may be empty. Edits are in
+// order, with at least one common line between two.
 type edit struct{ oldStart, oldEnd, newStart, newEnd int }
 
-// minimal is how many lines two texts may differ in so that the library's answer is
-// the shortest there is. It does not look any deeper.
+// minimal bounds the number of differing lines for which the library finds the shortest answer.
 const minimal = 50
 
-// findEdits compares two texts, given by the numbers of their lines.
 func findEdits(a, b []rune, numbers int) []edit {
 	d := differ{
 		a: a, b: b,
@@ -30,7 +27,7 @@ func findEdits(a, b []rune, numbers int) []edit {
 	return d.slide()
 }
 
-// whole is one text replaced by another.
+// whole replaces one text by another.
 func whole(a, b []rune) []edit {
 	if slices.Equal(a, b) {
 		return nil
@@ -43,14 +40,12 @@ type differ struct {
 	found  []edit
 	budget int // lines that may still be looked at
 
-	// By number of a line, for the part that is looked at: how often it is there, and
-	// where. All zero in between.
+	// By line number, for the current part: how often a line occurs, and where. Zero between parts.
 	inOld, inNew, at []int32
 }
 
-// compare appends the edits of one part. Where they are few they are the shortest
-// there are. Else the part is divided at lines that are in it once on both sides,
-// which is what people take for the same place.
+// compare appends the edits of one part. If they are few, they are the shortest. Otherwise it divides the part at lines
+// that occur once on both sides, which people take for the same place.
 func (d *differ) compare(r edit) {
 	for r.oldStart < r.oldEnd && r.newStart < r.newEnd && d.a[r.oldStart] == d.b[r.newStart] {
 		r.oldStart++
@@ -107,7 +102,6 @@ func (d *differ) add(r edit) {
 	d.found = append(d.found, r)
 }
 
-// shortest asks the library, whose effort is bounded.
 func (d *differ) shortest(r edit) []edit {
 	diffs := lcs.DiffRunes(d.a[r.oldStart:r.oldEnd], d.b[r.newStart:r.newEnd])
 	list := make([]edit, len(diffs))
@@ -119,8 +113,8 @@ func (d *differ) shortest(r edit) []edit {
 
 type pair struct{ old, new int }
 
-// anchors returns lines that are in the part once on both sides, as many as there are
-// in the same order on both; common says whether there is any line that both have.
+// anchors returns as many lines as occur once on both sides in the same order; common reports whether there are common
+// lines.
 func (d *differ) anchors(r edit) (list []pair, common bool) {
 	a, b := d.a[r.oldStart:r.oldEnd], d.b[r.newStart:r.newEnd]
 	for _, n := range a {
@@ -166,8 +160,7 @@ func (d *differ) anchors(r edit) (list []pair, common bool) {
 	return list, common
 }
 
-// exact reports whether what is between the edits is equal: a diff that is wrong loses
-// somebody's lines.
+// exact reports whether the text between the edits is equal: a wrong diff loses lines.
 func (d *differ) exact() bool {
 	i, j := 0, 0
 	same := func(oldEnd, newEnd int) bool {
@@ -183,9 +176,8 @@ func (d *differ) exact() bool {
 	return same(len(d.a), len(d.b))
 }
 
-// slide moves lines that were only added, or only deleted, as far down as they can be
-// said to be: then a new function begins with its own first line, and is not said to
-// begin with the end of the one before. What touches becomes one edit.
+// slide moves added or deleted lines down as far as possible, so that a new function begins with its own first line,
+// not with the end of the one before. Edits that touch are joined.
 func (d *differ) slide() []edit {
 	found := d.found
 	out := found[:0:0]

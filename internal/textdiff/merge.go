@@ -5,14 +5,9 @@ import (
 	"errors"
 )
 
-// Merge puts two changes of the text base into one text: those that lead to ours and
-// those that lead to theirs. Where both changed the same lines in the same way that is
-// one change. It returns false where they changed the same lines, or lines next to each
-// other, in different ways; and for contents that are not texts or are too large (see
-// MaxBytes), unless one side is as base or both are equal.
-//
-// Merge(base, x, base) and Merge(base, base, x) are x, and exchanging the sides makes
-// no difference. The result may share memory with the arguments.
+// Merge applies both the changes from base to ours and those from base to theirs. The same change of the same lines
+// counts once. It returns false if both changed the same or neighbouring lines differently, or if a content is not text
+// or too large (MaxBytes) and neither side equals base or the other.
 func Merge(base, ours, theirs []byte) (merged []byte, ok bool) {
 	merged, clashes, err := merge(base, ours, theirs, true)
 	return merged, err == nil && clashes == nil

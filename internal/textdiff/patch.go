@@ -11,7 +11,6 @@ import (
 	"strings"
 )
 
-// The modes that git knows.
 const (
 	Regular    = 0o100644
 	Executable = 0o100755
@@ -23,13 +22,12 @@ const (
 // MaxGitPatch is how large a patch git apply reads, in bytes.
 const MaxGitPatch = 1023 << 20
 
-// A File is one object of a patch. For a symbolic link the content is its text.
 type File struct {
-	// OldPath and NewPath are relative to the top, with slashes. They are equal where
-	// both are there: patches are written without renames.
+	// OldPath and NewPath are relative to the top, with slashes. If both sides exist they are equal: patches contain no
+	// renames.
 	OldPath, NewPath string
 
-	// OldMode and NewMode are one of git's modes. Zero: there is none on that side.
+	// OldMode and NewMode are modes of git. Zero: the side does not exist.
 	OldMode, NewMode uint32
 
 	Old, New Content // of a side without a mode they do not matter
@@ -39,8 +37,7 @@ type File struct {
 type Content struct {
 	Size int64 // in bytes
 
-	// Open begins to read. It may be called twice, and both times must yield Size
-	// bytes. Nil: it is empty.
+	// Open opens the content. It may be called twice, and must yield Size bytes both times. Nil: it is empty.
 	Open func() (io.ReadCloser, error)
 }
 
@@ -48,8 +45,7 @@ func Bytes(data []byte) Content {
 	return Content{int64(len(data)), func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }}
 }
 
-// ErrChanged is returned for a content that is not what it was said to be, or that was
-// another one when it was read again.
+// ErrChanged says that a content was not as described, or differed when read again.
 var ErrChanged = errors.New("it changed while it was being read")
 
 // Read returns all of c, which should be no larger than MaxBytes.
@@ -62,7 +58,6 @@ func (c Content) Read() ([]byte, error) {
 	return data, err
 }
 
-// open calls read with the content, and checks that this reads all of it.
 func (c Content) open(read func(r io.Reader) error) error {
 	if c.Open == nil {
 		return read(strings.NewReader(""))
@@ -88,12 +83,10 @@ func (c Content) open(read func(r io.Reader) error) error {
 	return nil
 }
 
-// A Patch is written file after file, in the form that git apply takes. Text is
-// compared by lines. What is not text, or is larger than MaxBytes, is written whole, for
-// both directions; it is not read into memory.
+// A Patch is written file by file, in the form that git apply takes. Text is compared by lines. Other contents, and
+// those above MaxBytes, are written whole, for both directions, without being read into memory.
 type Patch struct {
-	// NoBinaries writes one line about what is not text, with its sizes, and not what it
-	// holds: for people, not for git apply. False: it is there.
+	// NoBinaries replaces binary contents by a line with their sizes: for people, not for git apply.
 	NoBinaries bool
 
 	w       io.Writer
@@ -101,29 +94,25 @@ type Patch struct {
 	written int64
 }
 
-// NewPatch returns a patch without files. Nothing is buffered: w should be.
+// NewPatch returns an empty patch. Writes are not buffered: w should be.
 func NewPatch(w io.Writer) *Patch { return &Patch{w: w} }
 
-// Written is how many bytes of the patch there are.
 func (p *Patch) Written() int64 { return p.written }
 
-// Write makes a Patch a writer for its own parts.
 func (p *Patch) Write(b []byte) (int, error) {
 	n, err := p.w.Write(b)
 	p.written += int64(n)
 	return n, err
 }
 
-// Break writes the end of a patch that could not be completed: git apply refuses all of
-// it then.
+// Break ends an incomplete patch in such a way that git apply refuses all of it.
 func (p *Patch) Break() error {
 	_, err := io.WriteString(p, "\n--- a/incomplete\n+++ b/incomplete\n@@ -1 +1 @@\n")
 	return err
 }
 
-// Add writes one file; nothing, if both sides are equal. A file that becomes another
-// type of object is deleted and made anew, as git has it. After an error the patch is
-// to be ended with Break.
+// Add writes one file, or nothing if both sides are equal. A file that becomes another type of object is deleted and
+// created again, as git does. After an error call Break.
 func (p *Patch) Add(f File) error {
 	if f.OldMode != 0 && f.NewMode != 0 && f.OldMode&typeMask != f.NewMode&typeMask {
 		if err := p.Add(File{OldPath: f.OldPath, OldMode: f.OldMode, Old: f.Old}); err != nil {
@@ -190,7 +179,6 @@ func (p *Patch) Add(f File) error {
 	return nil
 }
 
-// header writes what stands above a file's content, if anything is different.
 func (p *Patch) header(f File, oldHash, newHash string) error {
 	if f.OldMode == f.NewMode && oldHash == newHash {
 		return nil
@@ -218,8 +206,8 @@ func (p *Patch) header(f File, oldHash, newHash string) error {
 // unread stands for the hash of what was not read.
 const unread = "unread"
 
-// large writes a file without reading all of it at once. For people it is not read: a file without content can have any size,
-// and to read it takes for ever.
+// large writes a file without reading all of it at once. For people it does not read it: a sparse file can have any
+// size.
 func (p *Patch) large(f File) error {
 	if p.NoBinaries {
 		if err := p.header(f, "", unread); err != nil {
@@ -249,7 +237,6 @@ func (p *Patch) large(f File) error {
 	return p.binary(f.Old, f.New, oldHash, newHash)
 }
 
-// differ says that a file is another one.
 func (p *Patch) differ(f File) error {
 	side := func(mode uint32, prefix, path string, c Content) (name, size string) {
 		if mode == 0 {
@@ -263,7 +250,7 @@ func (p *Patch) differ(f File) error {
 	return err
 }
 
-// binary writes two whole contents: one to apply, one to take back.
+// binary writes both contents, one to apply and one to take back.
 func (p *Patch) binary(old, new Content, oldHash, newHash string) error {
 	if _, err := io.WriteString(p, "GIT binary patch\n"); err != nil {
 		return err
@@ -294,9 +281,8 @@ func (p *Patch) literal(c Content, hash string) error {
 	if failed == nil && hash != noHash && again != hash {
 		failed = ErrChanged
 	}
-	// Git takes a binary patch that it cannot unpack for the end of all patches, without
-	// an error: the files before would be changed, and the rest not. So even what is of
-	// no use is complete.
+	// Git takes a damaged binary patch for the end of all patches, without an error, so that only earlier files would
+	// change. So the block is completed even if its content is wrong.
 	if _, err := io.CopyN(p.zip, zeros{}, c.Size-done); err != nil {
 		return err
 	}
@@ -320,8 +306,7 @@ func (zeros) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// base85 writes lines as git has them in binary patches: a letter for the length, then
-// five characters for every four bytes.
+// base85 writes lines of git's binary patches: a letter for the length, then five characters for every four bytes.
 type base85 struct {
 	w   io.Writer
 	buf [52]byte

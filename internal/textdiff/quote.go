@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Quote returns a path name as git writes it: as it is, or in double quotes with C's
-// escapes where it holds control characters, quotes, backslashes or bytes above 0x7f.
+// Quote returns a path as git writes it: as it is, or quoted with C escapes if it contains control characters, quotes,
+// backslashes or bytes above 0x7f.
 func Quote(name string) string {
 	if !strange(name) {
 		return name
@@ -39,9 +39,8 @@ func strange(name string) bool {
 
 func strangeByte(c byte) bool { return c < 0x20 || c >= 0x7f || c == '"' || c == '\\' }
 
-// GitRefuses says why git would not apply a patch to this path, relative to the top
-// with slashes, and empty if it would. It is for git's default settings, by which names
-// are refused that only other file systems take for .git.
+// GitRefuses returns why git, with default settings, would not apply a patch to this path, or "". It also refuses names
+// that only other file systems take for .git.
 func GitRefuses(path string, mode uint32) string {
 	for part := range strings.SplitSeq(path, "/") {
 		switch {
@@ -52,7 +51,7 @@ func GitRefuses(path string, mode uint32) string {
 		case mode&typeMask == Symlink && isGitModules(part):
 			return "git takes no symbolic link called .gitmodules"
 		}
-		// Behind a backslash is a name of its own to some.
+		// Some file systems take a backslash for a separator.
 		for _, rest := range strings.Split(part, `\`)[1:] {
 			if isGitDir(rest) {
 				return "git does not touch what is called .git"
@@ -76,8 +75,7 @@ func isGitDir(name string) bool {
 	return false
 }
 
-// isGitModules is the same for .gitmodules. It takes more for it than git does: short
-// names hold a number or a hash.
+// isGitModules is the same for .gitmodules. It matches more than git does: short names with any number or hash.
 func isGitModules(name string) bool {
 	name, _, _ = strings.Cut(strings.ToLower(name), ":")
 	name = strings.TrimRight(name, ". ")

@@ -23,12 +23,11 @@ func BinaryNote(old, new int64) string {
 	return "Bin " + strconv.FormatInt(old, 10) + " -> " + strconv.FormatInt(new, 10) + " bytes"
 }
 
-// Colours are what a line of WriteStats puts around added and deleted. The zero Colours
-// are none.
+// Colours surround added and deleted lines in WriteStats. The zero Colours are none.
 type Colours struct{ Added, Deleted, Reset string }
 
-// WriteStats writes a line per file and a summary, as git diff --stat does, for a
-// terminal of that width. But it cuts no name short.
+// WriteStats writes a line per file and a summary, as git diff --stat does, for a terminal of that width, but truncates
+// no name.
 func WriteStats(w io.Writer, stats []Stat, width int, c Colours) error {
 	out := bufio.NewWriter(w)
 	names, numbers, most, added, deleted := 0, 0, 0, 0, 0
@@ -76,7 +75,6 @@ func WriteStats(w io.Writer, stats []Stat, width int, c Colours) error {
 	return out.Flush()
 }
 
-// scale fits the two numbers into width, so that neither vanishes.
 func scale(plus, minus, width, most int) (int, int) {
 	linear := func(n int) int {
 		if n == 0 {
