@@ -10,6 +10,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/homelayer"
 	"github.com/nsrun/nsrun/internal/host"
@@ -146,10 +147,14 @@ func (r *Runner) refuseHome(x *Execution, err error) bool {
 	if !ok || e.Op != nsexec.StepOverlay || e.Mount == 0 {
 		return false
 	}
+	why := e.Err
+	if err := features.Get(features.Overlay).Err(); errors.Is(err, errors.ErrUnsupported) {
+		why = err
+	}
 	for i := range x.homes {
 		if l := x.homes[i].layer; l != nil && x.cmd.Mounts[e.Mount-1].Upper == l.Upper() {
 			r.mu.Lock()
-			r.noHomeLayer[i] = "an overlay cannot be laid over the home directory: " + e.Err.Error()
+			r.noHomeLayer[i] = "an overlay cannot be laid over the home directory: " + why.Error()
 			r.mu.Unlock()
 			x.note(NoticeHome, x.boundHome(i).Release())
 			return true

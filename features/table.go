@@ -74,8 +74,8 @@ var table = [...]entry{
 		source: "renameat2(2)", try: func() error { return call(unix.EINVAL, unix.SYS_RENAMEAT2, badFD, 0, badFD, 0, badFlags) }},
 	{Feature: Feature{Name: Overlay, For: "keeping changes apart",
 		Since: "5.11", Needs: "CONFIG_OVERLAY_FS", Lost: "a session is a copy of the project (--engine copy), which takes time and space",
-		Remedy: "modprobe overlay, as root"},
-		source: "commit 459c7c565ac3", on: MountNamespaces, try: func() error { return inside(overlay, nil) }},
+		Remedy: loadOverlay},
+		source: "commit 459c7c565ac3", on: MountNamespaces, try: func() error { return inside(overlay, nil) }, remedy: overlayRemedy},
 	{Feature: Feature{Name: TmpfsAttributes, For: "keeping changes apart in memory",
 		Since: "6.6", Needs: "CONFIG_TMPFS_XATTR",
 		Lost: "--engine tmpfs; where the state directory's file system has no attributes (FUSE, vfat) a session is a copy of the project"},
@@ -139,7 +139,10 @@ var table = [...]entry{
 		source: "fanotify_mark(2), FAN_RENAME", try: tryFanotify},
 }
 
-const callAllowed = "a seccomp filter that allows it"
+const (
+	callAllowed = "a seccomp filter that allows it"
+	loadOverlay = "modprobe overlay, as root"
+)
 
 // What is tried in a process with a user namespace of its own, see inside.
 

@@ -230,6 +230,14 @@ func tryFanotify() error {
 	return err
 }
 
+// overlayRemedy is the module, if the kernel knows no overlays. One that refuses them to users is too old.
+func overlayRemedy(err error) string {
+	if errors.Is(err, unix.ENODEV) {
+		return loadOverlay
+	}
+	return ""
+}
+
 // userRemedy looks for what refuses user namespaces here.
 func userRemedy(err error) string {
 	is := func(sysctl, value string) bool {

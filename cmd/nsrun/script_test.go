@@ -23,6 +23,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/idmap"
 	"github.com/nsrun/nsrun/internal/jsonform"
 	"github.com/nsrun/nsrun/internal/testenv"
@@ -78,6 +79,9 @@ func TestScript(t *testing.T) {
 			if name, ok := strings.CutPrefix(cond, "have:"); ok {
 				return have(name)
 			}
+			if name, ok := strings.CutPrefix(cond, "has:"); ok {
+				return has(features.Name(strings.ReplaceAll(name, "-", " ")))
+			}
 			return false, errors.New("unknown condition " + cond)
 		},
 	})
@@ -114,6 +118,18 @@ func have(name string) (bool, error) {
 		return false, errors.New(name + " must be installed here")
 	}
 	return false, nil
+}
+
+// has reports whether doctor says yes to a feature of the kernel; in a condition its name has hyphens for spaces.
+func has(name features.Name) (bool, error) {
+	if features.Describe(name).Lost == "" {
+		return false, errors.New("there is no feature " + string(name))
+	}
+	f := features.Get(name)
+	if f.Status == features.Unknown || f.Status == features.No && testenv.Must(string(name)) {
+		return false, f.Err()
+	}
+	return f.Status == features.Yes, nil
 }
 
 // installed is a directory with the commands.

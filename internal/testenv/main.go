@@ -384,10 +384,14 @@ var notPromised = []string{"long", "vfat", "tmpfs-quota", "no-terminal", "java",
 // environment promises the feature, that is a failure.
 func Skip(t testing.TB, feature, why string) {
 	t.Helper()
-	must := strings.FieldsFunc(os.Getenv("NSRUN_MUST_WORK"), func(r rune) bool { return r == ',' || r == ' ' })
-	all := slices.Contains(must, "1") && !slices.Contains(notPromised, feature)
-	if all || slices.Contains(must, feature) {
+	if Must(feature) {
 		t.Fatalf("%s must work here: %s", feature, why)
 	}
 	t.Skipf("without %s: %s", feature, why)
+}
+
+// Must reports whether the environment promises a feature.
+func Must(feature string) bool {
+	must := strings.FieldsFunc(os.Getenv("NSRUN_MUST_WORK"), func(r rune) bool { return r == ',' || r == ' ' })
+	return slices.Contains(must, feature) || slices.Contains(must, "1") && !slices.Contains(notPromised, feature)
 }

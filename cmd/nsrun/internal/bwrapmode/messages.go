@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/bwrap"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
@@ -174,6 +175,8 @@ func (r *run) mountMessage(e *nsexec.Error, op *bwrap.SetupOp) string {
 	case mounts.KindOverlay:
 		if errors.Is(e.Err, unix.ELOOP) {
 			cause = ": Overlay directories may not overlap"
+		} else if err := features.Get(features.Overlay).Err(); errors.Is(err, errors.ErrUnsupported) {
+			cause = ": " + err.Error() + "; try: --bind with a copy of the directory"
 		}
 		return "Can't make overlay mount on " + dest + " with options " + overlayOptions(&r.cmd.Mounts[e.Mount-1]) + cause
 	}
