@@ -57,9 +57,7 @@ func named[T ~uint8](names []string, name, values string) (T, error) {
 }
 
 // NamespacesRemedy says how a container is started in which namespaces can be made.
-const NamespacesRemedy = "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined, " +
-	"podman run --security-opt seccomp=unconfined --security-opt unmask=ALL, or in Kubernetes securityContext with " +
-	"seccompProfile type Unconfined and procMount Unmasked"
+const NamespacesRemedy = features.NamespacesRemedy
 
 // AvailabilityStatus says whether commands can be run in a sandbox.
 type AvailabilityStatus uint8

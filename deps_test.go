@@ -209,6 +209,7 @@ var thirdPartyTests = map[string][]string{
 	"cmd/nsrun-mcp":     {"github.com/modelcontextprotocol/go-sdk/mcp"},
 	"project":           {"go.etcd.io/bbolt"},
 	"fanotify":          {"github.com/fsnotify/fsnotify"},
+	"":                  {"golang.org/x/net/dns/dnsmessage"},
 	"netpolicy":         {"github.com/miekg/dns", "golang.org/x/net/dns/dnsmessage"},
 	"internal/attempts": {"golang.org/x/net/bpf"},
 }

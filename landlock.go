@@ -15,6 +15,7 @@ import (
 	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/wall"
+	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -41,8 +42,12 @@ func (x *Execution) takesNamespaces() string {
 		return "the preset workspace-root"
 	case len(c.Publish) > 0:
 		return "publishing ports"
-	case c.byRules(q):
-		return "network rules"
+	case q.LearnNet:
+		return "finding out what the network is used for"
+	case c.byRules(q) && c.Enforcer == KernelEnforcer:
+		return "rules that the kernel enforces"
+	case c.byRules(q) && slices.ContainsFunc(c.Net.Rules, func(r netpolicy.Rule) bool { return r.Proto == netpolicy.UDP }):
+		return "rules for UDP"
 	case slices.ContainsFunc(c.AllowUnix, func(path string) bool { return path != AbstractSockets }), q.Network && len(c.AllowUnix) > 0:
 		return "a unix socket of the host, or a service"
 	case len(c.Credentials) > 0:
@@ -60,7 +65,11 @@ func (x *Execution) takesNamespaces() string {
 }
 
 func errNamespaces(what string) error {
-	return &Error{Op: "run without namespaces", Err: errors.New("namespaces are needed for " + what + " (try: " + NamespacesRemedy + ")")}
+	remedy := "the backend native"
+	if a := nativeAvailability(features.Get); a.Status == NotSupported {
+		remedy = a.Remedy
+	}
+	return &Error{Op: "run without namespaces", Err: errors.New("namespaces are needed for " + what + " (try: " + remedy + ")")}
 }
 
 var landlockFeatures = [...]features.Name{
@@ -158,6 +167,9 @@ func (x *Execution) attachConfinement(cmd *nsexec.Cmd) error {
 		Loopback: !x.request.Network, Temp: box.Temp,
 		May:  func(path string) bool { return box.Marks.Access(path) == confine.Write },
 		Seen: func(path string) bool { return box.Marks.Access(path) != confine.None },
+	}
+	if x.net != nil {
+		x.walled.deputy.Outside = x.net.outside
 	}
 	if x.explain {
 		o.Supervisor = &sandbox.Supervisor{Filter: wall.Notified(!x.request.Network), Seal: wall.Nothing()}

@@ -20,7 +20,7 @@ func TestLearnNetNames(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	n, err := r.openNetwork(&Request{LearnNet: true}, true)
+	n, err := r.openNetwork(&Request{LearnNet: true}, false, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/sandbox"
+	"github.com/nsrun/nsrun/internal/wall"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/netpolicy/broker"
@@ -46,6 +47,7 @@ type network struct {
 	publish []uint16
 	mounts  mounts.Plan
 	observe atomic.Pointer[func(name string)] // is told of names that are refused; nil: nobody is
+	outside *wall.Outside                     // what a command without namespaces reaches; nil: it has a network namespace
 	attach  func(*nsexec.Cmd)
 	started func(*nsexec.Cmd) // nil: there is nothing to do when it was
 	missing []features.Name   // what root's rules would have been enforced with

@@ -16,10 +16,11 @@ func (c *Config) byRules(q *Request) bool {
 	return !q.Network && (q.LearnNet || len(c.Net.Rules) > 0 || len(c.Publish) > 0)
 }
 
-// openNetwork makes what network rules for a command need; they are not yet enforced.
-func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
+// openNetwork makes what network rules for a command need; they are not yet enforced. landlock says that the command has
+// no namespaces.
+func (r *Runner) openNetwork(q *Request, landlock, explain bool) (_ *network, err error) {
 	c := &r.config
-	if c.Enforcer != BrokerEnforcer && !explain && len(c.Credentials) == 0 && features.Has(features.LandlockScopes) {
+	if c.Enforcer != BrokerEnforcer && !landlock && !explain && len(c.Credentials) == 0 && features.Has(features.LandlockScopes) {
 		go r.kernel.load() // it takes the longest
 	}
 	policy := c.Net
@@ -48,6 +49,24 @@ func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
 		}
 	}
 	resolver := &netpolicy.Resolver{Table: n.table, Upstreams: n.servers.Upstreams, Hosts: hosts, Log: &n.log}
+	if landlock {
+		n.mode = BrokerEnforcer
+		n.attach = func(*nsexec.Cmd) {} // attachConfinement does that
+		if !explain {
+			n.byDeputy(resolver)
+		}
+		return n, nil
+	}
+	if err := r.enforce(n, resolver, explain); err != nil {
+		n.close()
+		return nil, err
+	}
+	return n, nil
+}
+
+// enforce chooses what enforces the rules of a command with namespaces, and starts it.
+func (r *Runner) enforce(n *network, resolver *netpolicy.Resolver, explain bool) (err error) {
+	c := &r.config
 	if n.mode == AutoEnforcer && len(c.Credentials) > 0 {
 		n.mode = BrokerEnforcer // the gateways need a network namespace
 	}
@@ -63,7 +82,7 @@ func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
 				cmd.Share |= nsexec.Net
 			}
 		}
-		return n, nil
+		return nil
 	}
 	if n.mode == AutoEnforcer && (features.Get(features.LandlockScopes).Status == features.No || features.Get(features.Clone3).Status == features.No) {
 		// The programs could be loaded, but then no command could be executed.
@@ -85,9 +104,5 @@ func (r *Runner) openNetwork(q *Request, explain bool) (_ *network, err error) {
 	if err == nil && n.mode == BrokerEnforcer {
 		err = n.byBroker(resolver, c.Publish)
 	}
-	if err != nil {
-		n.close()
-		return nil, err
-	}
-	return n, nil
+	return err
 }

@@ -150,6 +150,9 @@ func (x *Execution) policy(landlock bool) plan.Policy {
 		HostNetwork: q.Network, BlockExisting: c.BlockExisting, UserNamespaces: c.userNamespaces(), OwnIDs: c.OwnIDs,
 		WorkingDir: q.WorkingDir, ClearEnv: c.ClearEnv, Env: slices.Concat(c.Env, q.Env, x.services.env),
 	}
+	if landlock && x.net != nil {
+		p.Env = slices.Concat(resolveOverTCP(c.ClearEnv), p.Env)
+	}
 	if landlock {
 		p.Temp = plannedTemp
 		if x.walled.temp != nil {
@@ -450,7 +453,7 @@ func (x *Execution) openNetwork() func() error {
 	opened := make(chan *network, 1)
 	go func() {
 		var n *network
-		n, err = x.runner.openNetwork(&x.request, x.explain)
+		n, err = x.runner.openNetwork(&x.request, x.landlock, x.explain)
 		opened <- n
 	}()
 	return sync.OnceValue(func() error {

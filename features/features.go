@@ -166,3 +166,8 @@ func (e *MissingError) Is(target error) bool {
 
 // Unwrap returns the probe's error, if there was one.
 func (e *MissingError) Unwrap() error { return e.Feature.cause }
+
+// NamespacesRemedy says how a container is started in which namespaces can be made.
+const NamespacesRemedy = "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined, " +
+	"podman run --security-opt seccomp=unconfined --security-opt unmask=ALL, or in Kubernetes securityContext with " +
+	"seccompProfile type Unconfined and procMount Unmasked"

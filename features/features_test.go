@@ -259,3 +259,16 @@ func TestUnknown(t *testing.T) {
 		})
 	}
 }
+
+// TestConfinedBy: a label of AppArmor names a profile that confines, or none.
+func TestConfinedBy(t *testing.T) {
+	for text, want := range map[string]string{
+		"unconfined\n": "", "": "", "nsrun (unconfined)\n": "", "docker-default (enforce)\n": "docker-default",
+		"/usr/bin/a b (complain)\x00": "/usr/bin/a b", "nsrun//&nsrun_command (enforce)\n": "nsrun//&nsrun_command",
+	} {
+		profile, confined := confinedBy(text)
+		if confined != (want != "") || confined && profile != want {
+			t.Errorf("%q: %q, %v", text, profile, confined)
+		}
+	}
+}

@@ -29,8 +29,7 @@ var table = [...]entry{
 		source: "user_namespaces(7)", try: func() error { return inside(func(*prog.Builder) {}, nil) }, remedy: userRemedy},
 	{Feature: Feature{Name: MountNamespaces, For: "a file system of its own", Required: true,
 		Since: "3.8", Needs: "a seccomp filter and an LSM that allow mount(2) and chroot(2)", Lost: "no command can be run in a sandbox",
-		Remedy: "start the container with fewer restrictions, as docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined, " +
-			"or seccompProfile: {type: Unconfined} in Kubernetes' securityContext"},
+		Remedy: "start the container with fewer restrictions: " + NamespacesRemedy},
 		source: "user_namespaces(7)", on: UserNamespaces, try: tryMount},
 	{Feature: Feature{Name: NetworkNamespaces, For: "no network", Required: true,
 		Since: "3.8", Needs: "CONFIG_NET_NS", Lost: "no command can be run without the host's network",

@@ -244,6 +244,8 @@ func userRemedy(err error) string {
 		b, _ := os.ReadFile("/proc/sys/" + sysctl)
 		return strings.TrimSpace(string(b)) == value
 	}
+	current, _ := os.ReadFile("/proc/self/attr/apparmor/current")
+	profile, confined := confinedBy(string(current))
 	switch {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
 		return "sysctl user.max_user_namespaces=10000"
@@ -252,10 +254,19 @@ func userRemedy(err error) string {
 	case os.Geteuid() != 0 && is("kernel/unprivileged_userns_clone", "0"):
 		return "sysctl kernel.unprivileged_userns_clone=1"
 	case os.Geteuid() != 0 && is("kernel/apparmor_restrict_unprivileged_userns", "1"):
-		return "sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+		return "nsrun doctor --fix as root, which installs AppArmor's profile for nsrun, or sysctl kernel.apparmor_restrict_unprivileged_userns=0"
 	case is("user/max_user_namespaces", "0"):
 		return "sysctl user.max_user_namespaces=10000"
+	case confined && errors.Is(err, unix.EACCES): // a filter or the kernel itself would answer EPERM
+		return "add the rule \"userns,\" to AppArmor's profile " + profile + ", or start nsrun outside of that profile"
 	}
-	return "run nsrun outside of the container or chroot, or start the container with docker run --security-opt seccomp=unconfined, " +
-		"or seccompProfile: {type: Unconfined} in Kubernetes' securityContext"
+	return "run nsrun outside of the container or chroot, or start the container with " + NamespacesRemedy
+}
+
+// confinedBy returns the AppArmor profile in the text of /proc/pid/attr/apparmor/current, if it confines anything
+// (aa_getcon(2)).
+func confinedBy(text string) (profile string, confined bool) {
+	label := strings.TrimRight(text, "\x00\n")
+	profile, mode, ok := strings.Cut(label, " (")
+	return profile, ok && mode != "unconfined)"
 }

@@ -96,7 +96,7 @@ func cmdDoctor(args []string) int {
 func printBackend(w io.Writer, a nsrunlib.Availability) {
 	if a.Status == nsrunlib.Available && a.Backend == nsrunlib.LandlockBackend {
 		fmt.Fprintf(w, "\nCommands run without namespaces (--backend landlock): files and processes are protected by Landlock.\n"+
-			"For namespaces: %s\n", nsrunlib.NamespacesRemedy)
+			"For namespaces: %s\n", a.Remedy)
 	}
 }
 

@@ -3,6 +3,7 @@
 package wall
 
 import (
+	"context"
 	"os"
 	"runtime"
 	"strconv"
@@ -25,6 +26,8 @@ type Deputy struct {
 	// Loopback gives the command TCP sockets on loopback addresses, and unix sockets. False: the command makes its sockets
 	// itself, or has none.
 	Loopback bool
+	// Outside says what these TCP sockets may be connected to outside of the command. Nil: nothing.
+	Outside *Outside
 	// Temp is the command's own directory for temporary files. Empty: it has none.
 	Temp string
 	// Seen reports whether the command sees a path. Nil: it sees all paths.
@@ -35,9 +38,10 @@ type Deputy struct {
 	seen notify.Notification
 	text [unix.PathMax]byte
 
-	sockets sockets
-	names   names
-	temp    sys.FD // of Temp
+	lifetime context.Context // of the command; it ends what is done for the command on other goroutines
+	sockets  sockets
+	names    names
+	temp     sys.FD // of Temp
 }
 
 // Attach makes a command report its calls. Close must be called.
@@ -96,6 +100,8 @@ func (d *Deputy) serve(file *os.File) {
 			runtime.UnlockOSThread()
 		}
 	}()
+	lifetime, end := context.WithCancel(context.Background())
+	d.lifetime = lifetime
 	l := notify.Listener(file.Fd())
 	l.WakeHere()
 	stop := int(d.stop.Fd())
@@ -112,6 +118,7 @@ func (d *Deputy) serve(file *os.File) {
 			l.Answer(d.seen.ID, d.handle(l, &d.seen))
 		}
 	}
+	end()
 	d.sockets.close()
 	d.names.close()
 }

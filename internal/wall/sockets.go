@@ -49,6 +49,7 @@ type sockets struct {
 	swept   int                   // how many the last sweep has left
 	pending map[sys.FD]uint64     // the inodes of sockets that are being connected
 	files   map[uint64]socketFile // the files of unix sockets that listen
+	queries map[uint64]*os.File   // the Deputy's ends of sockets for DNS queries, by the inode of the command's end
 	running sync.WaitGroup
 }
 
@@ -57,7 +58,7 @@ func (d *Deputy) handleSocket(l notify.Listener, n *notify.Notification) bool {
 	s := &d.sockets
 	switch uint32(n.NR) {
 	case unix.SYS_SOCKET:
-		s.socket(l, n)
+		d.socket(l, n)
 		return true
 	case unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_CONNECT:
 	default:
@@ -67,6 +68,8 @@ func (d *Deputy) handleSocket(l notify.Listener, n *notify.Notification) bool {
 	switch {
 	case e != 0:
 		l.Answer(n.ID, e)
+	case s.forQueries(ino):
+		l.Answer(n.ID, queryCall(n))
 	case uint32(n.NR) == unix.SYS_BIND && fd != sys.None && isUnix(fd):
 		// The kernel carries it out, with whatever address is in memory then. The command's Landlock domain says where it
 		// can make a name, and allows no port. A socket without a name in a directory cannot listen (listenUnix).
@@ -78,7 +81,7 @@ func (d *Deputy) handleSocket(l notify.Listener, n *notify.Notification) bool {
 	case fd != sys.None && isUnix(fd):
 		d.connectUnix(l, n, ino)
 	default:
-		s.connect(l, n, ino, fd)
+		d.connect(l, n, ino, fd)
 	}
 	return true
 }
@@ -92,13 +95,17 @@ func (s *sockets) close() {
 	for _, fd := range s.idle {
 		fd.Close()
 	}
+	for _, f := range s.queries {
+		_ = f.Close()
+	}
 	s.idle = nil
 	s.mu.Unlock()
 	s.running.Wait()
 }
 
 // socket makes a socket for the caller.
-func (s *sockets) socket(l notify.Listener, n *notify.Notification) {
+func (d *Deputy) socket(l notify.Listener, n *notify.Notification) {
+	s := &d.sockets
 	domain, kind, proto := int(int32(n.Args[0])), int(int32(n.Args[1])), int(int32(n.Args[2]))
 	switch {
 	case domain == unix.AF_UNIX:
@@ -109,6 +116,9 @@ func (s *sockets) socket(l notify.Listener, n *notify.Notification) {
 		proto = 0
 	case domain != unix.AF_INET && domain != unix.AF_INET6:
 		l.Answer(n.ID, syscall.EAFNOSUPPORT)
+		return
+	case d.Outside != nil && kind&seccomp.SockTypeMask == unix.SOCK_DGRAM && (proto == 0 || proto == unix.IPPROTO_UDP):
+		d.querySocket(l, n, kind)
 		return
 	case kind&seccomp.SockTypeMask != unix.SOCK_STREAM:
 		l.Answer(n.ID, syscall.EACCES)
@@ -325,37 +335,58 @@ func (s *sockets) listen(n *notify.Notification, ino uint64, fd sys.FD) syscall.
 	return e
 }
 
-// connect connects a TCP socket to another one of the same command.
-func (s *sockets) connect(l notify.Listener, n *notify.Notification, ino uint64, fd sys.FD) {
+// connect connects a TCP socket to another one of the same command, or to what Outside allows.
+func (d *Deputy) connect(l notify.Listener, n *notify.Notification, ino uint64, fd sys.FD) {
+	s := &d.sockets
 	at, e := address(n)
-	switch {
-	case e != 0:
-	case fd == sys.None:
+	if e == 0 && fd == sys.None {
 		e = syscall.EISCONN
-	case !loopback(fd, at.Addr()).IsValid():
-		e = syscall.ENETUNREACH
-	}
-	server := uint64(0)
-	if e == 0 {
-		if server = s.server(at.Port()); server == 0 {
-			e = syscall.ECONNREFUSED
+		if s.isPending(ino) {
+			e = syscall.EALREADY
 		}
 	}
 	if e != 0 {
 		l.Answer(n.ID, e)
 		return
 	}
-	s.begin(l, n.ID, ino, func(fd sys.FD) syscall.Errno {
-		return s.connectTo(fd, sockaddr(loopback(fd, at.Addr()), at.Port()), at.Port(), server)
-	})
+	local := loopback(fd, at.Addr())
+	if local.IsValid() {
+		if server := s.server(at.Port()); server != 0 {
+			s.begin(l, n.ID, ino, func(fd sys.FD, _ func(syscall.Errno)) syscall.Errno {
+				return s.connectTo(fd, sockaddr(local, at.Port()), at.Port(), server)
+			})
+			return
+		}
+		at = netip.AddrPortFrom(local, at.Port())
+	}
+	switch {
+	case d.Outside != nil:
+		d.reach(l, n, ino, fd, at)
+	case local.IsValid():
+		l.Answer(n.ID, syscall.ECONNREFUSED)
+	default:
+		l.Answer(n.ID, syscall.ENETUNREACH)
+	}
+}
+
+// isPending reports whether a socket is being connected.
+func (s *sockets) isPending(ino uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, other := range s.pending {
+		if other == ino {
+			return true
+		}
+	}
+	return false
 }
 
 // maxPending is how many connections can be pending at once. Each takes a thread of this process.
 const maxPending = 256
 
 // begin connects a socket on another goroutine, as that may take a while, and answers the call. False: it has refused
-// to.
-func (s *sockets) begin(l notify.Listener, id, ino uint64, connect func(sys.FD) syscall.Errno) bool {
+// to. If connect calls early, the call is answered then; what it returns is still whether the socket is connected.
+func (s *sockets) begin(l notify.Listener, id, ino uint64, connect func(fd sys.FD, early func(syscall.Errno)) syscall.Errno) bool {
 	s.mu.Lock()
 	fd, ok := s.idle[ino]
 	full := len(s.pending) >= maxPending
@@ -373,7 +404,11 @@ func (s *sockets) begin(l notify.Listener, id, ino uint64, connect func(sys.FD) 
 		return false
 	}
 	s.running.Go(func() {
-		e := connect(fd)
+		answered := false
+		e := connect(fd, func(e syscall.Errno) {
+			answered = true
+			l.Answer(id, e)
+		})
 		s.mu.Lock()
 		delete(s.pending, fd)
 		s.mu.Unlock()
@@ -382,7 +417,9 @@ func (s *sockets) begin(l notify.Listener, id, ino uint64, connect func(sys.FD) 
 		} else {
 			fd.Close()
 		}
-		l.Answer(id, e)
+		if !answered {
+			l.Answer(id, e)
+		}
 	})
 	return true
 }

@@ -146,7 +146,7 @@ func TestPending(t *testing.T) {
 	nobody, end := notify.Listener(sys.None), make(chan struct{})
 	for range maxPending + 1 {
 		ino, _ := socket()
-		s.begin(nobody, 0, ino, func(sys.FD) syscall.Errno { <-end; return syscall.ECONNREFUSED })
+		s.begin(nobody, 0, ino, func(sys.FD, func(syscall.Errno)) syscall.Errno { <-end; return syscall.ECONNREFUSED })
 	}
 	s.mu.Lock()
 	if len(s.pending) != maxPending || len(s.idle) != 1 {
@@ -182,7 +182,7 @@ func TestEnded(t *testing.T) {
 	}
 	const ino = 1
 	s.keep(ino, sys.FD(n))
-	begun := s.begin(notify.Listener(sys.None), 0, ino, func(sys.FD) syscall.Errno {
+	begun := s.begin(notify.Listener(sys.None), 0, ino, func(sys.FD, func(syscall.Errno)) syscall.Errno {
 		for ended := false; !ended; {
 			s.mu.Lock()
 			ended = s.idle == nil

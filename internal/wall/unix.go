@@ -96,7 +96,7 @@ func (d *Deputy) connectUnix(l notify.Listener, n *notify.Notification, ino uint
 }
 
 func (s *sockets) connectFile(l notify.Listener, id, ino uint64, file sys.FD) {
-	if !s.begin(l, id, ino, func(fd sys.FD) syscall.Errno {
+	if !s.begin(l, id, ino, func(fd sys.FD, _ func(syscall.Errno)) syscall.Errno {
 		defer file.Close()
 		to := &unix.SockaddrUnix{Name: "/proc/self/fd/" + strconv.Itoa(int(file))}
 		return errnoOf(sys.Retry(func() error { return unix.Connect(int(fd), to) }))
