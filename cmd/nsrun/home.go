@@ -123,6 +123,14 @@ func homesOf(o *homeOptions) (list []layerOf, err error) {
 			project, err = projectAround(wd)
 		}
 	}
+	if err != nil {
+		return nil, err
+	}
+	return layersOf(home, project)
+}
+
+// layersOf returns the layers of a project.
+func layersOf(home, project string) (list []layerOf, err error) {
 	list = []layerOf{{home: home}}
 	if at, _ := host.OtherHome(home); at != "" {
 		list = append(list, layerOf{home: at, other: true})
@@ -133,6 +141,37 @@ func homesOf(o *homeOptions) (list []layerOf, err error) {
 		}
 	}
 	return list, err
+}
+
+// tellHome says what commands wrote below the home directory, once for each path. Caches are not worth a word. Nothing
+// depends on it, so no error is worth one either.
+func (r *runner) tellHome(project string) {
+	home, _, err := host.HomeAt(host.Home())
+	if err != nil || r.o.quiet {
+		return
+	}
+	layers, _ := layersOf(home, project)
+	caches, _ := host.CachePaths(home, r.o.caches)
+	caches = host.CacheNames(caches)
+	var names []string
+	for i := range layers {
+		list, _ := homelayer.News(layers[i].layer, layers[i].home, caches)
+		for _, name := range list {
+			names = append(names, layers[i].text(name))
+		}
+	}
+	const most, width = 2, 60
+	for i, name := range names {
+		if text := []rune(name); len(text) > width {
+			names[i] = string(text[:width-1]) + "…"
+		}
+	}
+	if n := len(names); n > most+1 {
+		names = append(names[:most], fmt.Sprintf("%d more", n-most))
+	}
+	if len(names) > 0 {
+		console.Say("kept apart below the home directory: %s (nsrun home show)", strings.Join(names, ", "))
+	}
 }
 
 // homeReport is what `home show --json` prints. The keys are stable.

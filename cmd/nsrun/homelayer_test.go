@@ -210,6 +210,29 @@ func must(t *testing.T, name string) []byte {
 	return b
 }
 
+// TestHomeTold: a run says what was kept below the home directory, once and in one line. Caches are not worth a word.
+func TestHomeTold(t *testing.T) {
+	lodgers(t, []string{".profile: mine", ".cache/x: cached"}, func(l *lodger) {
+		const begin = "nsrun: kept apart below the home directory: "
+		for script, want := range map[string]string{
+			"cd; echo 1 >>.profile; mkdir -p tool; echo 1 >tool/f; echo 1 >.cache/y":                                          begin + "~/.profile, ~/tool/ (nsrun home show)\n",
+			"cd; echo 2 >.cache/x; mkdir -p .npm/_cacache .config/go/telemetry; touch .npm/_cacache/f .config/go/telemetry/f": "",
+			"cd; touch $(printf %0100d 1)": begin + "~/" + strings.Repeat("0", 57) + "… (nsrun home show)\n",
+			"cd; touch 1 2 3 4":            begin + "~/1, ~/2, 2 more (nsrun home show)\n",
+		} {
+			if _, out := l.in("p", "run", "--discard", "--", "sh", "-c", script); out != want {
+				t.Errorf("%s:\n%s", script, out)
+			}
+			if _, out := l.in("p", "run", "--discard", "--", "sh", "-c", script); out != "" {
+				t.Errorf("%s, again:\n%s", script, out)
+			}
+		}
+		if _, out := l.in("p", "run", "-q", "--discard", "--", "sh", "-c", "touch ~/quiet"); out != "" {
+			t.Error(out)
+		}
+	})
+}
+
 // TestNoHomeLayer: without a layer hidden directories are empty ones, which programs can write to; where there can be none, a line
 // says why.
 func TestNoHomeLayer(t *testing.T) {

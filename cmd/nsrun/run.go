@@ -101,6 +101,7 @@ func (r *runner) all() int {
 	}
 	status := r.run(n, c, q)
 	err = r.finish(status)
+	r.tellHome(c.Project)
 	r.noteRun()
 	if err != nil {
 		return failDecision("commit", err, r.session)

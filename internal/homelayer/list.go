@@ -127,23 +127,8 @@ func Changes(path, home string, whole func(name string) bool) iter.Seq2[Change, 
 			return
 		}
 		defer dir.Close()
-		upper, err := openAt(dir, upperName, unix.O_RDONLY|unix.O_DIRECTORY)
-		if err == unix.EACCES { // a command closed it
-			upper, err = openSub(dir, upperName)
-		}
-		if err != nil {
-			fail(err)
-			return
-		}
-		defer upper.Close()
-		below, err := unix.Open(home, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			fail(err)
-			return
-		}
-		defer unix.Close(below)
-		w := changeWalk{yield: yield, whole: whole}
-		if err := w.dir(upper, sys.FD(below), "", 0); err != nil {
+		w := changeWalk{yield: yield, whole: whole, sizes: true}
+		if err := w.layer(dir, home); err != nil {
 			fail(err)
 		}
 	}
@@ -152,7 +137,27 @@ func Changes(path, home string, whole func(name string) bool) iter.Seq2[Change, 
 type changeWalk struct {
 	yield func(Change, error) bool
 	whole func(name string) bool
+	into  func(name string) bool // what is in this directory is listed, also if the directory is new; nil: of none
+	sizes bool
 	over  bool
+}
+
+// layer compares what is in a layer with a home directory.
+func (w *changeWalk) layer(dir sys.FD, home string) error {
+	upper, err := openAt(dir, upperName, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err == unix.EACCES { // a command closed it
+		upper, err = openSub(dir, upperName)
+	}
+	if err != nil {
+		return err
+	}
+	defer upper.Close()
+	below, err := unix.Open(home, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(below)
+	return w.dir(upper, sys.FD(below), "", 0)
 }
 
 func (w *changeWalk) dir(upper, below sys.FD, at string, depth int) error {
@@ -170,15 +175,16 @@ func (w *changeWalk) dir(upper, below sys.FD, at string, depth int) error {
 			continue
 		}
 		c := Change{Kind: Added, Path: at + name, Size: st.Blocks * 512}
-		there := unix.Fstatat(int(below), name, &old, unix.AT_SYMLINK_NOFOLLOW) == nil
+		there := below != sys.None && unix.Fstatat(int(below), name, &old, unix.AT_SYMLINK_NOFOLLOW) == nil
 		dir := st.Mode&unix.S_IFMT == unix.S_IFDIR
+		opened := there && old.Mode&unix.S_IFMT == unix.S_IFDIR || w.into != nil && w.into(at+name)
 		switch {
 		case st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0:
 			c.Kind, c.Size = Deleted, 0
 			if !there {
 				continue
 			}
-		case dir && there && old.Mode&unix.S_IFMT == unix.S_IFDIR && depth < deepest && (w.whole == nil || !w.whole(at+name)):
+		case dir && opened && depth < deepest && (w.whole == nil || !w.whole(at+name)):
 			err := w.both(upper, below, at, name, depth)
 			if err == nil {
 				continue
@@ -189,14 +195,22 @@ func (w *changeWalk) dir(upper, below sys.FD, at string, depth int) error {
 		}
 		if dir {
 			c.Path += "/"
-			if sub, err := openAt(upper, name, unix.O_PATH|unix.O_DIRECTORY); err == nil {
-				c.Size = usage(sub)
-				sub.Close()
+			if w.sizes {
+				c.Size = usageAt(upper, name)
 			}
 		}
 		w.over = !w.yield(c, nil)
 	}
 	return nil
+}
+
+func usageAt(dir sys.FD, name string) int64 {
+	sub, err := openAt(dir, name, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return 0
+	}
+	defer sub.Close()
+	return usage(sub)
 }
 
 func (w *changeWalk) both(upper, below sys.FD, at, name string, depth int) error {
@@ -205,9 +219,11 @@ func (w *changeWalk) both(upper, below sys.FD, at, name string, depth int) error
 		return err
 	}
 	defer u.Close()
-	b, err := openAt(below, name, unix.O_PATH|unix.O_DIRECTORY)
-	if err != nil {
-		return err
+	b := sys.None
+	if below != sys.None {
+		if b, err = openAt(below, name, unix.O_PATH|unix.O_DIRECTORY); err != nil && w.into == nil {
+			return err
+		}
 	}
 	defer b.Close()
 	return w.dir(u, b, at+name+"/", depth+1)

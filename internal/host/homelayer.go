@@ -36,4 +36,5 @@ func CacheNames(more []string) []string { return slices.Concat(caches[:], moreCa
 var moreCaches = [...]string{
 	".local/share/pnpm/store", ".local/share/uv", ".nuget/packages", ".pub-cache", ".ivy2/cache", ".sbt/boot", ".hex/packages", ".gem", ".bundle/cache",
 	".deno", ".opam/download-cache", ".stack", ".cabal/packages", ".gradle/wrapper", ".android/cache", ".conan2/p", ".composer/cache", ".pnpm-store",
+	".config/go/telemetry",
 }
