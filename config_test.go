@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,33 @@ func TestMistakes(t *testing.T) {
 		}
 		if _, err := os.Lstat(c.config.StateDir); err == nil {
 			t.Errorf("%s: the state directory was made", c.name)
+		}
+	}
+}
+
+// TestConfigCopied: a Config can be changed while Runners that were made of it are in use.
+func TestConfigCopied(t *testing.T) {
+	var c Config
+	values := []reflect.Value{reflect.ValueOf(&c).Elem(), reflect.ValueOf(&c.Net).Elem(), reflect.ValueOf(&c.Limits).Elem()}
+	n := 0
+	for _, v := range values {
+		for i := range v.NumField() {
+			if f := v.Field(i); f.Kind() == reflect.Slice {
+				f.Set(reflect.MakeSlice(f.Type(), 1, 8))
+				n++
+			}
+		}
+	}
+	if n < 11 {
+		t.Errorf("only %d slices", n)
+	}
+	got := NewRunner(c).config
+	copies := []reflect.Value{reflect.ValueOf(got), reflect.ValueOf(got.Net), reflect.ValueOf(got.Limits)}
+	for i, v := range values {
+		for j := range v.NumField() {
+			if f, g := v.Field(j), copies[i].Field(j); f.Kind() == reflect.Slice && f.Pointer() == g.Pointer() {
+				t.Errorf("%s.%s is shared", v.Type(), v.Type().Field(j).Name)
+			}
 		}
 	}
 }

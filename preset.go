@@ -129,20 +129,18 @@ func (p Preset) Rules() (list []netpolicy.Rule) {
 // has reports whether a preset is among those of c.
 func (c *Config) has(p Preset) bool { return c.Preset == p || slices.Contains(c.Presets, p) }
 
+// withPresets adds the settings of presets. c has slices of its own.
 func (c Config) withPresets() Config {
 	if c.Preset == DefaultPreset && len(c.Presets) == 0 {
 		return c
 	}
-	c.Presets = slices.Clone(c.Presets)
-	rules := slices.Clone(c.Net.Rules)
 	for _, p := range append([]Preset{c.Preset}, c.Presets...) {
 		for _, r := range p.Rules() {
-			if !slices.Contains(rules, r) {
-				rules = append(rules, r)
+			if !slices.Contains(c.Net.Rules, r) {
+				c.Net.Rules = append(c.Net.Rules, r)
 			}
 		}
 	}
-	c.Net.Rules = rules
 	return c
 }
 

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -49,9 +50,26 @@ type Runner struct {
 	ids       idmap.Namespace
 }
 
-// NewRunner returns a Runner. It does nothing yet: if c is wrong, Run returns the error.
+// NewRunner returns a Runner, which has a copy of c: c can be changed afterwards, and used again. It does nothing yet: if
+// c is wrong, Run returns the error.
 func NewRunner(c Config) *Runner {
-	return &Runner{config: c.withPresets(), turn: make(chan struct{}, 1), clearings: newClearings()}
+	return &Runner{config: c.copied().withPresets(), turn: make(chan struct{}, 1), clearings: newClearings()}
+}
+
+// copied is c with slices of its own.
+func (c Config) copied() Config {
+	c.Shared = slices.Clone(c.Shared)
+	c.Rules = slices.Clone(c.Rules)
+	c.Presets = slices.Clone(c.Presets)
+	c.Net.Rules = slices.Clone(c.Net.Rules)
+	c.Net.HostAddrs = slices.Clone(c.Net.HostAddrs)
+	c.Publish = slices.Clone(c.Publish)
+	c.AllowUnix = slices.Clone(c.AllowUnix)
+	c.Devices = slices.Clone(c.Devices)
+	c.Credentials = slices.Clone(c.Credentials)
+	c.Env = slices.Clone(c.Env)
+	c.Caches = slices.Clone(c.Caches)
+	return c
 }
 
 func (r *Runner) isClosed() bool {
