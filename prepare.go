@@ -362,9 +362,12 @@ func (x *Execution) limit() {
 		x.timeout = t
 	}
 	if x.timeout > 0 {
-		x.ctx, x.cancel = context.WithDeadline(x.parent, x.began.Add(x.timeout))
+		x.ctx, x.cancel = context.WithDeadline(x.parent, x.deadline())
 	}
 }
+
+// deadline is when the time limit is reached. In some centuries the kernel's clock has no nanoseconds left.
+func (x *Execution) deadline() time.Time { return x.began.Add(min(x.timeout, 100*365*24*time.Hour)) }
 
 // command makes the command; roots are those of the session.
 func (x *Execution) command(spec Spec, roots []string) error {
@@ -386,7 +389,7 @@ func (x *Execution) command(spec Spec, roots []string) error {
 	}
 	// Like timeout(1): a request first, and SIGKILL after the delay.
 	if x.timeout > 0 {
-		sandbox.Of(cmd).Deadline = x.began.Add(x.timeout)
+		sandbox.Of(cmd).Deadline = x.deadline()
 	}
 	cmd.Cancel = func() error {
 		if x.parent.Err() == nil { // PID 1 asks, and keeps the time even where this program is stopped

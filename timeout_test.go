@@ -31,3 +31,15 @@ func TestNotTimedOut(t *testing.T) {
 		t.Errorf("canceled after its end: %v, %v", x.canceled.Load(), err)
 	}
 }
+
+// TestLongTimeout: a limit beyond what the kernel's clock can count is not one that is reached at once.
+func TestLongTimeout(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	r := NewRunner(Config{Timeout: 1<<63 - 1, NoPlayground: true})
+	if res, err := r.Run(t.Context(), Request{Command: "exit 3"}); err != nil || res.TimedOut || res.ExitCode != 3 {
+		t.Errorf("%v, timed out: %v, exit code %d", err, res.TimedOut, res.ExitCode)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -55,7 +55,7 @@ func outcome(files string, command []string, flags *Layer) string {
 
 // unescape has what a text file cannot show well.
 func unescape(s string) string {
-	return strings.NewReplacer("<NUL>", "\x00", "<FF>", "\xff", "<CR>", "\r", "<BOM>", "\ufeff", "<LONG>", strings.Repeat("x", MaxSize), "<DEEP>", strings.Repeat("[", 20000)).Replace(s)
+	return strings.NewReplacer("<NUL>", "\x00", "<FF>", "\xff", "<CR>", "\r", "<BOM>", "\ufeff", "<LONG>", strings.Repeat("x", MaxSize), "<DEEP>", strings.Repeat("[", 20000), "<DOTS>", strings.Repeat("a.", 15000)).Replace(s)
 }
 
 // Each case in testdata/cases.txt is files, and what they come to. A line "$ words" is the command.

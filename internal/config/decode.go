@@ -114,12 +114,18 @@ func (d *decoder) syntax(err error, size int) {
 	d.fail(d.pos(offset), "", text)
 }
 
+// mostWords is how many words of a key are read: none has more than three.
+const mostWords = 8
+
 // key returns the words of a dotted key, and its position.
 func (d *decoder) key(it unstable.Iterator) (words []string, pos Pos) {
 	for it.Next() {
 		n := it.Node()
 		if words == nil {
 			pos = d.pos(int(n.Raw.Offset))
+		}
+		if len(words) == mostWords {
+			return append(words, "…"), pos
 		}
 		words = append(words, string(n.Data))
 	}

@@ -39,6 +39,9 @@ const leastMemory = 1 << 20
 
 const leastFiles = 4
 
+// mostPIDs and mostCPUs are what the kernel's cgroups take, with room for nsrun's own process.
+const mostPIDs, mostCPUs = 1<<22 - 2, 1 << 16
+
 // Check finds invalid limits.
 func (l *Limits) Check() error {
 	for _, f := range [...]struct {
@@ -60,6 +63,10 @@ func (l *Limits) Check() error {
 		return fmt.Errorf("the limit %s needs a limit %s", Swap, Memory)
 	case l.CPUs != 0 && l.CPUs < 0.01:
 		return fmt.Errorf("the limit %s is less than 0.01", CPUs)
+	case l.CPUs > mostCPUs:
+		return fmt.Errorf("the limit %s is more than %d", CPUs, mostCPUs)
+	case l.PIDs > mostPIDs:
+		return fmt.Errorf("the limit %s is more than %d: no kernel has as many processes", PIDs, mostPIDs)
 	case l.OpenFiles != 0 && l.OpenFiles < leastFiles:
 		return fmt.Errorf("the limit %s is less than %d, with which no command can start", OpenFiles, leastFiles)
 	case l.Nice < 0 || l.Nice > 19:

@@ -55,13 +55,13 @@ func TestTighten(t *testing.T) {
 func TestCheck(t *testing.T) {
 	for _, l := range []Limits{
 		{Memory: -1}, {Memory: 1000}, {Swap: 1}, {Swap: -1}, {PIDs: -1}, {CPUs: -1}, {CPUs: 0.001}, {CPUs: 1 / zero}, {CPUs: zero / zero},
-		{OpenFiles: -1}, {OpenFiles: 3}, {FileSize: -1}, {Nice: -1}, {Nice: 20},
+		{OpenFiles: -1}, {OpenFiles: 3}, {PIDs: 1 << 22}, {CPUs: 1e9}, {FileSize: -1}, {Nice: -1}, {Nice: 20},
 	} {
 		if l.Check() == nil {
 			t.Errorf("%+v is taken", l)
 		}
 	}
-	for _, l := range []Limits{{}, {Memory: 1 << 20, Swap: -1}, {PIDs: 1, CPUs: 0.01, OpenFiles: 4, FileSize: 1, Nice: 19, IdleIO: true}} {
+	for _, l := range []Limits{{}, {Memory: 1 << 20, Swap: -1}, {PIDs: 1<<22 - 2, CPUs: 1 << 16}, {PIDs: 1, CPUs: 0.01, OpenFiles: 4, FileSize: 1, Nice: 19, IdleIO: true}} {
 		if err := l.Check(); err != nil {
 			t.Errorf("%+v: %v", l, err)
 		}
