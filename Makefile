@@ -109,7 +109,8 @@ BASH = $(SHARE)/bash-completion/completions
 ZSH = $(SHARE)/zsh/site-functions
 FISH = $(SHARE)/fish/vendor_completions.d
 
-# Where that is, AppArmor lets only programs with a profile make user namespaces.
+# Where that is, AppArmor lets only programs with a profile make user namespaces. The other profile is nsrun-strict.
+APPARMOR = nsrun
 RESTRICTED = /proc/sys/kernel/apparmor_restrict_unprivileged_userns
 
 install: nsrun nsrun-mcp nsrun-credential
@@ -120,7 +121,7 @@ install: nsrun nsrun-mcp nsrun-credential
 	install -D -m 644 completions/nsrun.bash $(BASH)/nsrun
 	install -D -m 644 completions/_nsrun $(ZSH)/_nsrun
 	install -D -m 644 completions/nsrun.fish $(FISH)/nsrun.fish
-	[ ! -e $(RESTRICTED) ] || install -D -m 644 cmd/nsrun/apparmor/nsrun $(DESTDIR)/etc/apparmor.d/nsrun
+	[ ! -e $(RESTRICTED) ] || install -D -m 644 cmd/nsrun/apparmor/$(APPARMOR) $(DESTDIR)/etc/apparmor.d/nsrun
 
 # Never by default: it may hide the other bwrap. It does not replace it.
 install-bwrap: install

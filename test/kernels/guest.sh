@@ -2,7 +2,8 @@
 # Usage: guest.sh WHO
 #
 # What nsrun does on this kernel: one line for each thing, "ok", "FAIL" or "skip" with a reason that doctor gives. WHO is
-# root, user, delegated for limits in a cgroup of the user's own, or the setting by which users have no namespaces.
+# root, user, delegated for limits in a cgroup of the user's own, the setting by which users have no namespaces, apparmor
+# under a profile that allows none, or apparmor= with nsrun's profile.
 who=$1
 cd "$HOME" || exit 1
 mkdir -p project && cd project || exit 1
@@ -101,6 +102,26 @@ delegated)
 	;;
 *=0)
 	without_namespaces
+	exit
+	;;
+apparmor)
+	without_namespaces
+	says "the rule that the profile lacks" 'user namespaces.*the rule "userns," to AppArmor.s profile restricted' \
+		nsrun run --backend native --discard -- true
+	exit
+	;;
+apparmor=*)
+	label=$(nsrun run -q --discard -- cat /proc/self/attr/apparmor/current)
+	try "a profile of its own" grep -q '^nsrun' <<<"$label"
+	try "commit, undo" session
+	try "direct" nsrun run -q --backend native --direct -- sh -c 'echo z >z && rm z'
+	if [ "$who" = apparmor=nsrun-strict ]; then
+		try "its command's profile" [ "$label" = 'nsrun//&nsrun_command (enforce)' ]
+		try "no user namespaces" nsrun run -q --allow-userns --discard -- sh -c '! unshare -U true'
+	else
+		try "user namespaces" nsrun run -q --allow-userns --discard -- unshare -U true
+	fi
+	assaults
 	exit
 	;;
 esac

@@ -67,6 +67,18 @@ fi
 echo 0 >/proc/sys/user/max_user_namespaces
 as_user /test/guest.sh max_user_namespaces=0
 echo 10000 >/proc/sys/user/max_user_namespaces
+# A profile that allows no user namespaces, and then nsrun's own profiles for it.
+security=/sys/kernel/security
+mount -t securityfs none $security 2>/dev/null
+if grep -qs userns_create $security/apparmor/features/namespaces/mask && [ -d /test/apparmor ]; then
+	load() { /test/apparmor/lib/ld-linux-x86-64.so.2 --library-path /test/apparmor/lib /test/apparmor/apparmor_parser -r "/test/apparmor/$1"; }
+	restricted() { as_user sh -c 'echo "exec restricted" >/proc/self/attr/exec && exec sh -c "/test/guest.sh $0; exit" "$@"' "$@"; }
+	load restricted && restricted apparmor
+	load nsrun && restricted apparmor=nsrun
+	load nsrun-strict && restricted apparmor=nsrun-strict
+else
+	echo "skip user: AppArmor: this kernel does not restrict user namespaces by it"
+fi
 tests internal-sys netpolicy-broker
 echo 'all done'
 sync

@@ -70,6 +70,27 @@ suite() {
 	done
 }
 
+# apparmor ROOT has the program that loads AppArmor's profiles, with its libraries, and nsrun's profiles.
+apparmor() {
+	local from=$cache/apparmor to=$1/test/apparmor
+	fetched "$from" trixie amd64 apparmor libc6 || return 1
+	mkdir -p "$to/lib"
+	cp "$from/usr/sbin/apparmor_parser" cmd/nsrun/apparmor/* "$to/"
+	cp -L "$from/usr/lib/x86_64-linux-gnu/"{ld-linux-x86-64.so.2,libc.so.6,libm.so.6} "$to/lib/"
+	cp -r "$from/etc/apparmor.d" "$1/etc/"
+	mkdir -p "$1/etc/apparmor"
+	: >"$1/etc/apparmor/parser.conf"
+	# As Ubuntu restricts all programs without a profile.
+	cat >"$to/restricted" <<-'END'
+		abi <abi/4.0>,
+		profile restricted flags=(attach_disconnected,mediate_deleted) {
+		  capability, network, unix, ptrace, signal, mount, umount, pivot_root, mqueue, change_profile,
+		  allow file rwlkm /{**,},
+		  allow pix /{**,},
+		}
+	END
+}
+
 people() {
 	printf 'root:x:0:0::/root:/bin/sh\nuser:x:1000:1000::/home/user:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n' >"$1/etc/passwd"
 	printf 'root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n' >"$1/etc/group"

@@ -47,6 +47,7 @@ root() {
 		printf 'ONLY=%q\n%s\n' "${NSRUN_KERNEL_RUN:-}" "${NSRUN_TEST_ONCE:+export NSRUN_TEST_ONCE=1}" >"$root/test/settings"
 	else
 		base "$root" "$1" >&2 || return 1
+		[ "$1" != amd64 ] || apparmor "$root" >&2 || echo "SKIPPED: no programs of AppArmor can be had here" >&2
 		for package in internal/sys netpolicy/broker; do
 			CGO_ENABLED=0 GOARCH=$1 go test -vet=off -c -o "$root/test/${package//\//-}" "./$package" >/dev/null
 		done
@@ -73,9 +74,10 @@ machine() {
 
 # boot VERSION DIR ROOT: what it prints is in $logs/VERSION.log.
 boot() {
-	local first=$work/first-$1 image=$work/image-$1 root=$3 arch version modules console=ttyS0
+	local first=$work/first-$1 image=$work/image-$1 root=$3 arch version modules console=ttyS0 apparmor=
 	arch=$(arch_of "$1")
 	[ "$arch" = amd64 ] || console=ttyAMA0
+	[ "$1" != 6.12 ] || apparmor=apparmor, # the first one here that restricts user namespaces
 	mkdir -p "$first/bin" "$first/modules" "$first/mnt" "$first/dev"
 	cp "$root/bin/busybox" "$first/bin/"
 	ln -s busybox "$first/bin/sh"
@@ -101,7 +103,7 @@ boot() {
 	# shellcheck disable=SC2046
 	timeout "${NSRUN_KERNEL_SECONDS:-1500}" $(machine "$arch") -accel tcg,thread=multi -smp 2 \
 		-m 1536 -display none -no-reboot -nodefaults -kernel "$2"/boot/vmlinuz-* -initrd "$work/initrd-$1" \
-		-append "console=$console quiet panic=-1 lsm=landlock,lockdown,yama,integrity,bpf ${NSRUN_KERNEL_OPTIONS:-}" \
+		-append "console=$console quiet panic=-1 lsm=landlock,lockdown,yama,integrity,${apparmor}bpf ${NSRUN_KERNEL_OPTIONS:-}" \
 		-drive "file=$image,format=raw,if=virtio,cache=unsafe" -serial "file:$logs/$1.log" || true
 	rm -f "$image"
 }
