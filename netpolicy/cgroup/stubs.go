@@ -25,7 +25,9 @@ func SocketFilter() []struct {
 	Code   uint16
 	Jt, Jf uint8
 	K      uint32
-} { return nil }
+} {
+	return nil
+}
 
 func (*Enforcer) Cgroup() *os.File { return nil }
 

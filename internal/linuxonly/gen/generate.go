@@ -99,9 +99,11 @@ func generate(dir string) ([]byte, error) {
 	}
 	fmt.Fprintln(&b, ")")
 	b.Write(g.body.Bytes())
-	text, err := format.Source(b.Bytes())
-	if err != nil {
-		return nil, fmt.Errorf("%w in:\n%s", err, b.Bytes())
+	text := b.Bytes()
+	for range 2 { // what the first time puts onto several lines, the second time breaks what follows
+		if text, err = format.Source(text); err != nil {
+			return nil, fmt.Errorf("%w in:\n%s", err, b.Bytes())
+		}
 	}
 	return text, nil
 }
