@@ -3,6 +3,7 @@
 package deep
 
 import (
+	"cmp"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -89,28 +90,13 @@ func (r *remover) contents(d, depth int) error {
 	// Repeat until it is empty: removing entries may hide others from the listing, and deep directories may have been
 	// moved here. But do not wait for somebody who creates files as fast as they are removed.
 	for passes := 0; ; passes++ {
-		names, err := sys.Names(d, r.buf)
-		if err != nil {
+		moved := r.moved
+		found, err := r.pass(d, depth)
+		if !found {
 			return err
 		}
-		if len(names) == 0 {
-			return nil
-		}
 		if passes == 1000 {
-			return unix.ENOTEMPTY
-		}
-		moved := r.moved
-		for _, n := range names {
-			r.path = append(r.path, n)
-			if e := r.entry(d, n, depth); e != nil {
-				if r.failed == "" {
-					r.failed = short(r.path)
-				}
-				if err == nil {
-					err = e
-				}
-			}
-			r.path = r.path[:len(r.path)-1]
+			return cmp.Or(err, error(unix.ENOTEMPTY))
 		}
 		switch {
 		case r.moved != moved:
@@ -122,6 +108,31 @@ func (r *remover) contents(d, depth int) error {
 			return err
 		}
 	}
+}
+
+// pass removes what a listing of a directory shows, which it does not follow for ever, and reports whether that is
+// anything. It returns the first error.
+func (r *remover) pass(d, depth int) (found bool, first error) {
+	left := 1000
+	for names, err := range sys.EachName(d, r.buf) {
+		if left--; err != nil || left < 0 {
+			return found, cmp.Or(first, err)
+		}
+		found = true
+		for _, n := range names {
+			r.path = append(r.path, n)
+			if e := r.entry(d, n, depth); e != nil {
+				if r.failed == "" {
+					r.failed = short(r.path)
+				}
+				if first == nil {
+					first = e
+				}
+			}
+			r.path = r.path[:len(r.path)-1]
+		}
+	}
+	return found, first
 }
 
 func (r *remover) entry(d int, name string, depth int) error {

@@ -111,26 +111,24 @@ func (w *walker) enter(parent int, name string) {
 		return
 	}
 	var st unix.Stat_t
-	err = unix.Fstat(fd, &st)
-	var names []string
-	if err == nil {
-		names, err = sys.Names(fd, w.buf)
-	}
-	if err != nil {
+	if err := unix.Fstat(fd, &st); err != nil {
 		unix.Close(fd)
 		w.fail(name, err)
 		return
 	}
 	w.levels = append(w.levels, level{name: name, fd: fd, dev: uint64(st.Dev), ino: st.Ino})
 	l := &w.levels[len(w.levels)-1]
-	for _, n := range names {
-		if err := unix.Fstatat(fd, n, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			w.fail(n, err)
-			continue
-		}
-		w.each(&st)
-		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-			l.dirs = append(l.dirs, n)
+	for names, err := range sys.EachName(fd, w.buf) {
+		w.fail(".", err)
+		for _, n := range names {
+			if err := unix.Fstatat(fd, n, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+				w.fail(n, err)
+				continue
+			}
+			w.each(&st)
+			if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+				l.dirs = append(l.dirs, n)
+			}
 		}
 	}
 	if at := len(w.levels) - held; at >= 0 {

@@ -3,6 +3,7 @@
 package sys
 
 import (
+	"iter"
 	"math"
 	"os"
 	"path/filepath"
@@ -72,22 +73,37 @@ func Names(fd int, buf []byte) ([]string, error) { return SomeNames(fd, buf, mat
 // SomeNames is Names for a directory that can have any number of names: where there are more than most, it stops, and returns
 // more than most, but not all.
 func SomeNames(fd int, buf []byte, most int) ([]string, error) {
-	if _, err := unix.Seek(fd, 0, unix.SEEK_SET); err != nil {
-		return nil, err
-	}
 	names := make([]string, 0, 32)
-	for {
-		n := 0
-		err := Retry(func() (err error) { n, err = unix.ReadDirent(fd, buf); return err })
+	for some, err := range EachName(fd, buf) {
 		if err != nil {
 			return nil, err
 		}
-		if n <= 0 {
-			return names, nil
+		if names = append(names, some...); len(names) > most {
+			break
 		}
-		if _, _, names = unix.ParseDirent(buf[:n], -1, names); len(names) > most {
-			return names, nil
+	}
+	return names, nil
+}
+
+// EachName is Names for a directory that can have any number of names: it yields as many at once as the kernel puts into
+// buf, which may be used for something else while they are looked at, and holds no more. After an error it ends.
+func EachName(fd int, buf []byte) iter.Seq2[[]string, error] {
+	return func(yield func([]string, error) bool) {
+		_, err := unix.Seek(fd, 0, unix.SEEK_SET)
+		for err == nil {
+			n := 0
+			err = Retry(func() (err error) { n, err = unix.ReadDirent(fd, buf); return err })
+			if err != nil {
+				break
+			}
+			if n <= 0 {
+				return
+			}
+			if _, _, names := unix.ParseDirent(buf[:n], -1, nil); len(names) > 0 && !yield(names, nil) {
+				return
+			}
 		}
+		yield(nil, err)
 	}
 }
 
