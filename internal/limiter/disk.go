@@ -143,14 +143,16 @@ func (w *diskWatch) state(o *limits.Outcome) {
 // inode identifies a file.
 type inode struct{ dev, ino uint64 }
 
+func inodeOf(st *unix.Statx_t) inode { return inode{unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino} }
+
 // unnamed measures the files on disks that have no name any more, and that pid or its descendants have open.
 func unnamed(pid int) (bytes, files int64) {
 	seen := map[inode]bool{}
 	tree(pid, func(proc string) bool {
-		openFiles(proc, func(name string, st *unix.Stat_t) {
-			if id := (inode{st.Dev, st.Ino}); st.Nlink == 0 && !seen[id] && !inMemory(name) {
+		openFiles(proc, func(name string, st *unix.Statx_t) {
+			if id := inodeOf(st); st.Nlink == 0 && !seen[id] && !inMemory(name) {
 				seen[id] = true
-				bytes, files = bytes+st.Blocks*512, files+1
+				bytes, files = bytes+int64(st.Blocks)*512, files+1
 			}
 		})
 		return true
@@ -158,13 +160,14 @@ func unnamed(pid int) (bytes, files int64) {
 	return bytes, files
 }
 
-// openFiles calls do for each regular file that a process has open.
-func openFiles(proc string, do func(name string, st *unix.Stat_t)) {
+// openFiles calls do for each regular file that a process has open. It does not ask servers of network file systems and
+// FUSE, which may not answer: what the kernel knows of their files is enough.
+func openFiles(proc string, do func(name string, st *unix.Statx_t)) {
 	open, _ := os.ReadDir(proc + "/fd")
 	for _, fd := range open {
-		var st unix.Stat_t
+		var st unix.Statx_t
 		name := proc + "/fd/" + fd.Name()
-		if unix.Stat(name, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
+		if unix.Statx(unix.AT_FDCWD, name, unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
 			do(name, &st)
 		}
 	}

@@ -3,7 +3,9 @@
 package limiter
 
 import (
+	"os"
 	"os/exec"
+	"strconv"
 	"testing"
 )
 
@@ -37,6 +39,28 @@ func TestLooksNoFurther(t *testing.T) {
 		if u := w.look(); u.pids != want {
 			t.Errorf("with at most %d: %d", limit, u.pids)
 		}
+	}
+	_ = in.Close()
+	_ = cmd.Wait()
+}
+
+// TestRootOfAnother: a process that is none of the sandbox's has got the number of one that was. Its root is not entered,
+// which would be for good.
+func TestRootOfAnother(t *testing.T) {
+	cmd := exec.Command("/bin/cat")
+	in, err := cmd.StdinPipe()
+	if err != nil || cmd.Start() != nil {
+		t.Fatal("it does not start")
+	}
+	w := usageWatch{pid: cmd.Process.Pid}
+	if root := w.enter([]string{"/proc/" + strconv.Itoa(os.Getpid())}); root != nil {
+		t.Error("the root of another process was entered")
+	}
+	if root := w.enter([]string{"/proc/" + strconv.Itoa(cmd.Process.Pid)}); root == nil {
+		t.Error("the root of the command was not entered")
+	}
+	if w.root != nil {
+		_ = w.root.Close()
 	}
 	_ = in.Close()
 	_ = cmd.Wait()

@@ -207,19 +207,42 @@ func (w *usageWatch) enter(procs []string) *os.File {
 		if w.root != nil {
 			break
 		}
-		w.root, _ = os.OpenFile(proc+"/root", unix.O_PATH, 0)
+		w.root = w.rootOf(proc)
 	}
 	return w.root
+}
+
+// rootOf opens the root of a process, unless its number is another process's by now: it holds the process while it looks
+// whether that is one of the sandbox, and nothing can be opened in the directory of one that has ended.
+func (w *usageWatch) rootOf(proc string) *os.File {
+	held, err := os.Open(proc)
+	if err != nil {
+		return nil
+	}
+	defer held.Close()
+	ours := false
+	tree(w.pid, func(p string) (more bool) {
+		ours = ours || p == proc
+		return !ours
+	})
+	if !ours {
+		return nil
+	}
+	fd, err := unix.Openat(int(held.Fd()), "root", unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	return os.NewFile(uintptr(fd), proc+"/root")
 }
 
 // memfds returns the size of files in memory without a name that processes have open.
 func memfds(procs []string) (bytes int64) {
 	seen := map[inode]bool{}
 	for _, proc := range procs {
-		openFiles(proc, func(name string, st *unix.Stat_t) {
-			if id := (inode{st.Dev, st.Ino}); st.Nlink == 0 && !seen[id] && inMemory(name) {
+		openFiles(proc, func(name string, st *unix.Statx_t) {
+			if id := inodeOf(st); st.Nlink == 0 && !seen[id] && inMemory(name) {
 				seen[id] = true
-				bytes += st.Blocks * 512
+				bytes += int64(st.Blocks) * 512
 			}
 		})
 	}
