@@ -21,9 +21,6 @@ type book struct {
 	runs map[string][]string // by paths below the home directory, the last one last; of a directory, for what is in it
 }
 
-// mostSmall bounds what is read of nsrun's own files.
-const mostSmall = 64 << 20
-
 // recordEnd ends a record: the run, a zero byte and the path.
 const recordEnd = "\x00\x00"
 
@@ -34,7 +31,7 @@ func openBook(runs sys.FD) (*book, error) {
 		return nil, err
 	}
 	b := &book{f, make(map[string][]string)}
-	text, err := io.ReadAll(io.LimitReader(b.file, mostSmall))
+	text, err := io.ReadAll(b.file) // all of it: what is not read would be cut off
 	if err == nil {
 		whole := strings.LastIndex(string(text), recordEnd) + len(recordEnd)
 		if whole < len(recordEnd) {
@@ -85,6 +82,9 @@ func (b *book) of(path, but string) string {
 		path = path[:i]
 	}
 }
+
+// mostSmall is how much readSmall reads.
+const mostSmall = 64 << 20
 
 // readSmall reads a file of nsrun's own; a missing one is empty.
 func readSmall(dir sys.FD, name string) (string, error) {
