@@ -33,7 +33,8 @@ type Later struct {
 	known   map[string]bool // work trees that were there
 	old     oldView
 	seen    []string // by the watcher
-	since   unix.Timespec
+	began   time.Time
+	since   unix.Timespec // from when on a file is new; set by Notice
 }
 
 // NewLater is for a command that writes to folders.
@@ -78,12 +79,15 @@ func (l *Later) Remember() {
 func (l *Later) none() bool { return len(l.dirs)+len(l.files)+len(l.paths) == 0 }
 
 // Begin must be called when the command was started; it takes the time of the start.
-func (l *Later) Begin(began time.Time) {
-	if l.none() {
-		return
+func (l *Later) Begin(began time.Time) { l.began = began }
+
+// start is the earliest time stamp of files of a command that began when the clock showed wall, and ended now, when the
+// clock shows end: the clock may have been set back meanwhile.
+func start(wall, end time.Time, ran time.Duration) time.Time {
+	if back := end.Add(-ran); back.Before(wall) {
+		wall = back
 	}
-	// Time stamps of files can be up to one tick late.
-	l.since = unix.NsecToTimespec(began.Add(-20 * time.Millisecond).UnixNano())
+	return wall.Add(-20 * time.Millisecond) // time stamps of files can be up to one tick late
 }
 
 // Saw adds a file below a folder that a watcher saw written.
@@ -101,6 +105,8 @@ func (l *Later) Notice() string {
 	if l.none() {
 		return ""
 	}
+	now := time.Now()
+	l.since = unix.NsecToTimespec(start(l.began.Round(0), now.Round(0), now.Sub(l.began)).UnixNano())
 	v := &hostView{}
 	for _, path := range slices.Concat(l.dirs, l.files, l.paths) {
 		v.roots = append(v.roots, hostRoot{path, []string{path}})
