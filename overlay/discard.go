@@ -39,7 +39,7 @@ func (s *Session) end(good bool) error {
 	if !good && s.meta.State == store.Kept {
 		m := *s.meta
 		m.State, m.Thrown = store.Discarded, true
-		err := s.setMeta(&m, nil)
+		err := s.setMeta(&m, new(tree.Flusher))
 		if err == nil {
 			return nil
 		}
@@ -92,14 +92,14 @@ func (s *Session) finishDiscard() (what string, err error) {
 		what = "the session was discarded"
 		m := *s.meta
 		m.State, m.Thrown, m.Dropped = store.Discarded, false, nil
-		_, err := store.WriteMeta(s.dir, &m, nil)
+		_, err := store.WriteMeta(s.dir, &m, new(tree.Flusher))
 		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 			// The disk may be full of what is to be removed. Its directory stays, as the record of the
 			// decision.
 			if err := s.emptyGone(); err != nil {
 				return what, err
 			}
-			_, err = store.WriteMeta(s.dir, &m, nil)
+			_, err = store.WriteMeta(s.dir, &m, new(tree.Flusher))
 		}
 		if err != nil {
 			return what, err
