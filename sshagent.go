@@ -29,13 +29,13 @@ type chosenKeys struct {
 	asked bool     // the Approver is asked about the others
 
 	mu      sync.Mutex
-	answers map[string]bool // by fingerprint
+	answers map[string]func() bool // by fingerprint; they wait for the Approver
 }
 
 // openAgent makes the proxy of the ssh-agent.
 func (x *Execution) openAgent(run bool, suspect func(dir string) bool) error {
 	s := &x.services
-	keys := &chosenKeys{answers: make(map[string]bool)}
+	keys := &chosenKeys{answers: make(map[string]func() bool)}
 	wanted := false
 	for _, text := range x.runner.config.AllowUnix {
 		v, ok, err := service.Parse(text)
@@ -155,14 +155,16 @@ func (x *Execution) mayList(ctx context.Context, keys *chosenKeys, k sshagent.Ke
 		return false
 	}
 	keys.mu.Lock()
-	defer keys.mu.Unlock()
 	id := sshagent.Fingerprint(k.Blob)
-	yes, found := keys.answers[id]
-	if !found {
-		yes = x.use(ctx, service.SSHAgent, Question{Action: ActionKey, Target: k.String()})
-		keys.answers[id] = yes
+	answer := keys.answers[id]
+	if answer == nil {
+		answer = sync.OnceValue(func() bool {
+			return x.use(ctx, service.SSHAgent, Question{Action: ActionKey, Target: k.String()})
+		})
+		keys.answers[id] = answer
 	}
-	return yes
+	keys.mu.Unlock() // nobody who asks about another key waits for the user
+	return answer()
 }
 
 // hostNames are the names in the caller's known_hosts (sshd(8)) for a host's key. Hashed names cannot be read.

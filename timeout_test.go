@@ -6,9 +6,12 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/sshagent"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsexec"
 )
@@ -41,5 +44,45 @@ func TestLongTimeout(t *testing.T) {
 	}
 	if err := r.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSignalAfterEnd: once a command without a sandbox may be reaped, its number and that of its group may be others', so
+// neither gets a signal, though the process is still there.
+func TestSignalAfterEnd(t *testing.T) {
+	b := &bareCommand{Cmd: exec.Command("/bin/true")}
+	b.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := b.Start(); err != nil {
+		t.Fatal(err)
+	}
+	b.end()
+	if err := b.signal(0); !errors.Is(err, os.ErrProcessDone) {
+		t.Error(err)
+	}
+	if err := b.wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAskedKeys: while the user is asked about one key of the agent, what was answered about another one is known.
+func TestAskedKeys(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	x := &Execution{}
+	x.services.started = make(chan struct{}) // never closed: nobody answers
+	known, other := sshagent.Key{Blob: []byte("known")}, sshagent.Key{Blob: []byte("other")}
+	keys := &chosenKeys{asked: true, answers: map[string]func() bool{
+		sshagent.Fingerprint(known.Blob): func() bool { return true },
+	}}
+	asking := make(chan struct{})
+	keys.answers[sshagent.Fingerprint(other.Blob)] = func() bool { close(asking); <-ctx.Done(); return false }
+	answer := make(chan bool)
+	go func() { answer <- x.mayList(ctx, keys, other) }()
+	<-asking
+	if !x.mayList(ctx, keys, known) {
+		t.Error("the known key is not listed")
+	}
+	cancel()
+	if <-answer {
+		t.Error("the other key is listed")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -93,7 +94,7 @@ func (x *Execution) startUnsandboxed(why string) error {
 	if c.Grace > 0 {
 		cmd.WaitDelay = c.Grace
 	}
-	x.bare = &bareCommand{cmd}
+	x.bare = &bareCommand{Cmd: cmd}
 	cmd.Cancel = func() error {
 		err := x.bare.signal(syscall.SIGTERM)
 		x.canceled.Store(err == nil)
@@ -142,15 +143,21 @@ func (x *Execution) unsandboxedEnv() []string {
 }
 
 // bareCommand is a command without a sandbox.
-type bareCommand struct{ *exec.Cmd }
+type bareCommand struct {
+	*exec.Cmd
+	mu    sync.Mutex
+	ended bool // it may have been reaped: its number, and that of its group, may be others' now
+}
 
 // signal sends a signal to it, and to what it started if it has a group of its own.
 func (b *bareCommand) signal(s syscall.Signal) error {
 	if !b.SysProcAttr.Setpgid {
 		return b.Process.Signal(s)
 	}
-	if err := b.Process.Signal(syscall.Signal(0)); err != nil {
-		return err
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended {
+		return os.ErrProcessDone
 	}
 	return unix.Kill(-b.Process.Pid, s)
 }
@@ -158,13 +165,19 @@ func (b *bareCommand) signal(s syscall.Signal) error {
 // wait waits for its end, and kills what is left of its group.
 func (b *bareCommand) wait() error {
 	if b.SysProcAttr.Setpgid {
-		for { // it is not reaped, so that the number of the group stays its own
-			var info unix.Siginfo
-			if err := unix.Waitid(unix.P_PID, b.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil); err != unix.EINTR {
-				break
-			}
-		}
-		_ = unix.Kill(-b.Process.Pid, unix.SIGKILL)
+		b.end()
 	}
 	return b.Cmd.Wait()
+}
+
+// end waits for its end, but does not reap it, so that the number of the group stays its own until what is left of it is
+// killed.
+func (b *bareCommand) end() {
+	_ = sys.Retry(func() error {
+		return unix.Waitid(unix.P_PID, b.Process.Pid, new(unix.Siginfo), unix.WEXITED|unix.WNOWAIT, nil)
+	})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_ = unix.Kill(-b.Process.Pid, unix.SIGKILL)
+	b.ended = true
 }
