@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/limits"
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // A Reading says how much a command has written so far.
@@ -167,7 +168,7 @@ func openFiles(proc string, do func(name string, st *unix.Statx_t)) {
 	for _, fd := range open {
 		var st unix.Statx_t
 		name := proc + "/fd/" + fd.Name()
-		if unix.Statx(unix.AT_FDCWD, name, unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
+		if sys.Statx(unix.AT_FDCWD, name, unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
 			do(name, &st)
 		}
 	}
