@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Info is one line of /proc/self/mountinfo, with the fields that this package needs.
+// Info is one line of /proc/self/mountinfo.
 type Info struct {
 	ID     int    // unique in the namespace
 	Parent int    // the mount it is mounted on
@@ -18,6 +18,8 @@ type Info struct {
 	Root   string // which directory of its file system is
 	FSType string
 	Flags  MountFlags // the mount's own, not its file system's
+	Device string     // the file system's major and minor number, as in "8:1"
+	Super  string     // the file system's options, separated by commas
 }
 
 // MountFlags are flags of a mount, numbered as the flags argument of mount(2).
@@ -79,7 +81,7 @@ func ParseMountinfo(b []byte) ([]Info, error) {
 		for sep < len(f) && f[sep] != "-" {
 			sep++
 		}
-		if sep+2 >= len(f) {
+		if sep+3 >= len(f) {
 			return nil, errMountinfo
 		}
 		id, err1 := strconv.Atoi(f[0])
@@ -87,7 +89,9 @@ func ParseMountinfo(b []byte) ([]Info, error) {
 		if err1 != nil || err2 != nil {
 			return nil, errMountinfo
 		}
-		in := Info{ID: id, Parent: parent, Root: unescape(f[3]), Target: unescape(f[4]), FSType: unescape(f[sep+1])}
+		in := Info{
+			ID: id, Parent: parent, Device: f[2], Root: unescape(f[3]), Target: unescape(f[4]), FSType: unescape(f[sep+1]), Super: f[sep+3],
+		}
 		for o := range strings.SplitSeq(f[5], ",") {
 			for _, n := range flagNames {
 				if o == n.name {

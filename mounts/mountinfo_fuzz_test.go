@@ -33,8 +33,8 @@ func render(in mounts.Info) string {
 			flags += "," + f.name
 		}
 	}
-	return fmt.Sprintf("%d %d 0:1 %s %s %s shared:1 - %s none rw\n", in.ID, in.Parent,
-		escape.Replace(in.Root), escape.Replace(in.Target), flags, escape.Replace(in.FSType))
+	return fmt.Sprintf("%d %d %s %s %s %s shared:1 - %s none %s\n", in.ID, in.Parent, in.Device,
+		escape.Replace(in.Root), escape.Replace(in.Target), flags, escape.Replace(in.FSType), in.Super)
 }
 
 // FuzzParseMountinfo: whatever the file holds, parsing ends, and so does looking

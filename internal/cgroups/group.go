@@ -2,8 +2,8 @@
 
 // Package cgroups makes cgroups of nsrun's own, in cgroup v2 and in hierarchies of v1: it finds the file system and the
 // cgroup of this process, makes cgroups that other processes of nsrun do not mistake for stale ones, kills the
-// processes in them, and removes them, and those that killed processes of nsrun left behind. It may import package sys
-// alone, and does not know what cgroups are made for.
+// processes in them, and removes them, and those that killed processes of nsrun left behind. It may import packages sys
+// and mounts, and does not know what cgroups are made for.
 package cgroups
 
 import (
@@ -12,6 +12,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/mounts"
 )
 
 // prefix begins the names of all our cgroups.
@@ -59,22 +61,21 @@ func findTree() (root sys.FD, own string, err error) {
 			own = strings.TrimSuffix(string(rest), "\n")
 		}
 	}
-	infos, err := os.ReadFile("/proc/self/mountinfo")
+	infos, err := mounts.ReadMountinfo()
 	if err != nil {
 		return sys.None, "", err
 	}
-	for line := range bytes.Lines(infos) {
-		top, at, ok := parseMount(string(line))
-		if !ok {
+	for _, in := range infos {
+		if !holds(in, "") {
 			continue
 		}
-		if root, err = open(unix.AT_FDCWD, at); err != nil {
+		if root, err = open(unix.AT_FDCWD, in.Target); err != nil {
 			continue
 		}
 		// Something else may be mounted over it.
 		var st unix.Statfs_t
 		if unix.Fstatfs(int(root), &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC {
-			return root, inside(top, own), nil
+			return root, inside(in.Root, own), nil
 		}
 		root.Close()
 	}
@@ -85,31 +86,12 @@ func findTree() (root sys.FD, own string, err error) {
 	return root, inside("/", own), nil
 }
 
-// parseMount parses a line of mountinfo (proc_pid_mountinfo(5)): the root and the mount point of a cgroup v2 file
-// system.
-func parseMount(line string) (top, at string, ok bool) {
-	left, right, _ := strings.Cut(line, " - ")
-	f := strings.Fields(left)
-	if len(f) < 6 || !strings.HasPrefix(right, "cgroup2 ") {
-		return "", "", false
+// holds reports whether a mount is a hierarchy of cgroup v1 with a controller; with "", whether it is cgroup v2.
+func holds(in mounts.Info, controller string) bool {
+	if controller == "" {
+		return in.FSType == "cgroup2"
 	}
-	return unescape(f[3]), unescape(f[4]), true
-}
-
-// unescape undoes \040 and the like.
-func unescape(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
+	return in.FSType == "cgroup" && slices.Contains(strings.Split(in.Super, ","), controller)
 }
 
 // inside returns the path of a cgroup below the root of a mount. It is "." if the cgroup is not below that.

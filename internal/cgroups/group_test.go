@@ -13,23 +13,25 @@ import (
 
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/mounts"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-func TestParseMount(t *testing.T) {
-	for _, c := range []struct{ line, top, at string }{
-		{"41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw", "/", "/sys/fs/cgroup/unified"},
-		{"31 23 0:28 / /sys/fs/cgroup rw shared:9 master:1 - cgroup2 none rw,nsdelegate", "/", "/sys/fs/cgroup"},
-		{"41 31 0:38 /../.. /mnt/a\\040b\\134 rw - cgroup2 cgroup2 rw", "/../..", "/mnt/a b\\"},
-		{"31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755", "", ""},
-		{"32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu", "", ""},
-		{"- cgroup2", "", ""},
-		{"", "", ""},
-	} {
-		top, at, ok := parseMount(c.line)
-		if top != c.top || at != c.at || ok != (c.at != "") {
-			t.Errorf("%q: %q, %q, %t", c.line, top, at, ok)
+func TestHolds(t *testing.T) {
+	const (
+		v2      = "31 23 0:28 / /sys/fs/cgroup rw shared:9 master:1 - cgroup2 none rw,nsdelegate"
+		above   = "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755"
+		cpu     = "32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup  rw,cpuacct,cpu"
+		account = "33 31 0:30 / /sys/fs/cgroup/cpuacct rw,relatime - cgroup cgroup rw,cpuacct"
+	)
+	infos, err := mounts.ParseMountinfo([]byte(v2 + "\n" + above + "\n" + cpu + "\n" + account + "\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, in := range infos {
+		if holds(in, "") != (i == 0) || holds(in, "cpu") != (i == 2) {
+			t.Errorf("%+v: v2: %t, cpu: %t", in, holds(in, ""), holds(in, "cpu"))
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/mounts"
 )
 
 // mostLooked is how many cgroups Reachable checks. If there are more, it returns true.
@@ -21,7 +22,7 @@ const mostLooked = 2000
 // returns true.
 func Reachable() bool {
 	own, err1 := os.ReadFile("/proc/self/cgroup")
-	infos, err2 := os.ReadFile("/proc/self/mountinfo")
+	infos, err2 := mounts.ReadMountinfo()
 	if err1 != nil || err2 != nil {
 		return true
 	}
@@ -36,29 +37,24 @@ func Reachable() bool {
 }
 
 // reachable is Reachable in one hierarchy: that of cgroup v2 has no name.
-func reachable(hierarchy, own string, infos []byte, left *int) bool {
+func reachable(hierarchy, own string, infos []mounts.Info, left *int) bool {
 	first, _, _ := strings.Cut(hierarchy, ",")
-	for line := range bytes.Lines(infos) {
-		top, at, ok := parseV1(string(line), first)
-		if hierarchy == "" {
-			top, at, ok = parseMount(string(line))
-		}
-		if !ok || inside(top, own) == "." && strings.TrimSuffix(own, "/") != strings.TrimSuffix(top, "/") {
+	for _, in := range infos {
+		if !holds(in, first) || inside(in.Root, own) == "." && strings.TrimSuffix(own, "/") != strings.TrimSuffix(in.Root, "/") {
 			continue
 		}
-		root, err := open(unix.AT_FDCWD, at)
+		root, err := open(unix.AT_FDCWD, in.Target)
 		if err != nil {
 			continue
 		}
 		defer root.Close()
-		dir, err := open(int(root), inside(top, own))
+		dir, err := open(int(root), inside(in.Root, own))
 		if err != nil {
 			continue
 		}
 		defer dir.Close()
 		// With nsdelegate the kernel refuses to change the root of a namespace from within.
-		_, options, _ := strings.Cut(string(line), " - ")
-		delegates := hierarchy == "" && slices.Contains(strings.FieldsFunc(options, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' }), "nsdelegate")
+		delegates := hierarchy == "" && slices.Contains(strings.Split(in.Super, ","), "nsdelegate")
 		return !delegates && writable(dir) || reachableBelow(dir, left)
 	}
 	return true // it is not mounted, so it cannot be checked

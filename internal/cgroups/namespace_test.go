@@ -3,12 +3,12 @@
 package cgroups
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/mounts"
 )
 
 // TestReachable: a cgroup that this user can write to, at any depth, is one; those of others are not. Ordinary directories
@@ -34,12 +34,12 @@ func TestReachable(t *testing.T) {
 			}
 		}
 		left := mostLooked
-		line := fmt.Sprintf("31 23 0:28 / %s rw - cgroup2 cgroup2 %s\n", dir, tc.options)
-		if got := reachable("", "/own", []byte(line), &left); got != tc.want {
+		infos := []mounts.Info{{Root: "/", Target: dir, FSType: "cgroup2", Super: tc.options}}
+		if got := reachable("", "/own", infos, &left); got != tc.want {
 			t.Errorf("%s: %v", tc.name, got)
 		}
 		left = 0
-		if got := reachable("", "/own", []byte(line), &left); !got {
+		if got := reachable("", "/own", infos, &left); !got {
 			t.Errorf("%s: more than are looked at: %v", tc.name, got)
 		}
 		for _, name := range list {

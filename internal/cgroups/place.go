@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/mounts"
 )
 
 // A Place is an open cgroup in which others can be made.
@@ -125,20 +126,19 @@ func FindV1(controller string) *Place {
 	if own == "" {
 		return nil
 	}
-	infos, err := os.ReadFile("/proc/self/mountinfo")
+	infos, err := mounts.ReadMountinfo()
 	if err != nil {
 		return nil
 	}
-	for line := range bytes.Lines(infos) {
-		top, at, ok := parseV1(string(line), controller)
-		if !ok {
+	for _, in := range infos {
+		if !holds(in, controller) {
 			continue
 		}
-		root, err := open(unix.AT_FDCWD, at)
+		root, err := open(unix.AT_FDCWD, in.Target)
 		if err != nil {
 			continue
 		}
-		dir, err := open(int(root), inside(top, own))
+		dir, err := open(int(root), inside(in.Root, own))
 		root.Close()
 		if err != nil {
 			continue
@@ -151,16 +151,6 @@ func FindV1(controller string) *Place {
 		dir.Close()
 	}
 	return nil
-}
-
-// parseV1 is parseMount for a hierarchy of cgroup v1.
-func parseV1(line, controller string) (top, at string, ok bool) {
-	left, right, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
-	f, g := strings.Fields(left), strings.Fields(right)
-	if len(f) < 6 || len(g) < 3 || g[0] != "cgroup" || !slices.Contains(strings.Split(g[2], ","), controller) {
-		return "", "", false
-	}
-	return unescape(f[3]), unescape(f[4]), true
 }
 
 // Missing returns the controllers that no cgroup could have that this process can make, in v2 or v1. It changes

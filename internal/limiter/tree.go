@@ -7,24 +7,26 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/nsrun/nsrun/mounts"
 )
 
 // sees reports whether tree finds all processes. That needs a kernel with CONFIG_PROC_CHILDREN, and a /proc that also
 // shows processes that nobody may look into: PID 1 is one, and each process can make itself one.
 func sees() bool {
-	table, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil || hides(string(table)) {
+	infos, err := mounts.ReadMountinfo()
+	if err != nil || hides(infos) {
 		return false
 	}
 	_, err = os.Stat("/proc/thread-self/children")
 	return err == nil
 }
 
-// hides reports whether the topmost mount at /proc in a mountinfo(5) shows only some processes.
-func hides(table string) (hidden bool) {
-	for line := range strings.Lines(table) {
-		if fields := strings.Fields(line); len(fields) > 4 && fields[4] == "/proc" {
-			_, value, found := strings.Cut(line, "hidepid=")
+// hides reports whether the topmost mount at /proc shows only some processes.
+func hides(infos []mounts.Info) (hidden bool) {
+	for _, in := range infos {
+		if in.Target == "/proc" {
+			_, value, found := strings.Cut(in.Super, "hidepid=")
 			hidden = found && !strings.HasPrefix(value, "0") && !strings.HasPrefix(value, "off")
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"strconv"
 	"testing"
+
+	"github.com/nsrun/nsrun/mounts"
 )
 
 func TestHides(t *testing.T) {
@@ -19,7 +21,11 @@ func TestHides(t *testing.T) {
 		root + "2 1 0:4 / /proc rw - proc proc rw,hidepid=off\n":             false,
 		root + "2 1 0:4 / /x/proc rw - proc proc rw,hidepid=2\n":             false,
 	} {
-		if got := hides(table); got != want {
+		infos, err := mounts.ParseMountinfo([]byte(table))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := hides(infos); got != want {
 			t.Errorf("%t: %s", got, table)
 		}
 	}

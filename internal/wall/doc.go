@@ -12,6 +12,6 @@
 // sockets to what network rules allow (outside.go), and opens terminals, shared memory, and files without a name in /tmp
 // (names.go).
 //
-// The package may import notify, sandbox, seccomp and sys. It knows no plan: its caller tells it which paths may be
-// changed.
+// The package may import mounts, notify, sandbox, seccomp and sys. It knows no plan: its caller tells it which paths may
+// be changed.
 package wall

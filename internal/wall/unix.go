@@ -5,6 +5,7 @@ package wall
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/nsrun/nsrun/internal/notify"
 	"github.com/nsrun/nsrun/internal/seccomp"
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/mounts"
 )
 
 // Unix sockets without a network namespace. Landlock decides where a socket may have a name, but not who connects to
@@ -153,22 +155,18 @@ func (f socketFile) on(major, minor uint32) bool { return f.major == major && f.
 // btrfs, and on an overlay of several file systems.
 func fileSystem(file sys.FD) (major, minor uint32) {
 	info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(int(file)))
-	mounts, merr := os.ReadFile("/proc/self/mountinfo")
+	infos, merr := mounts.ReadMountinfo()
 	if err != nil || merr != nil {
 		return 0, 0
 	}
 	_, id, _ := strings.Cut(string(info), "mnt_id:\t")
 	id, _, _ = strings.Cut(id, "\n")
-	for line := range strings.Lines(string(mounts)) {
-		fields := strings.Fields(line) // see proc_pid_mountinfo(5)
-		if len(fields) < 3 || fields[0] != id {
+	for _, in := range infos {
+		if strconv.Itoa(in.ID) != id {
 			continue
 		}
-		a, b, _ := strings.Cut(fields[2], ":")
-		x, err := strconv.ParseUint(a, 10, 32)
-		y, err2 := strconv.ParseUint(b, 10, 32)
-		if err == nil && err2 == nil {
-			return uint32(x), uint32(y)
+		if _, err := fmt.Sscanf(in.Device, "%d:%d", &major, &minor); err == nil {
+			return major, minor
 		}
 	}
 	return 0, 0
