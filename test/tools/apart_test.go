@@ -22,7 +22,7 @@ var apart = map[string]string{
 
 	"cp -a": manyFiles, "tar": manyFiles, "cpio": manyFiles, "hard links: 100 names, packed and unpacked": manyFiles,
 
-	"dpkg-deb": hostsIPC, "fakeroot": hostsIPC, "dpkg-buildpackage of a C program": hostsIPC, "dpkg in a root of one's own": hostsIPC,
+	"dpkg-deb": hostsIPC, "fakeroot": hostsIPC, "set-user-id file in an archive": hostsIPC, "dpkg-buildpackage of a C program": hostsIPC, "dpkg in a root of one's own": hostsIPC,
 	"shared memory and semaphores": hostsIPC, "named semaphores and System V IPC": hostsIPC,
 	"descriptors by a socket, abstract sockets": hostsIPC,
 

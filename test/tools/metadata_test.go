@@ -19,6 +19,8 @@ var metadataTasks = []task{
 	{name: "access control list for another user, as one", needs: "setfacl", who: "user", setup: "echo a >a", run: "setfacl -m u:1:rw a 2>/dev/null; echo $?", differs: "1\n"},
 	{name: "chown to oneself", setup: "echo a >a; ln -s a l", run: "chown $(id -u):$(id -g) a && chgrp $(id -g) a && chown -h $(id -u) l && echo fine"},
 	{name: "chown to others, as a user", who: "user", setup: "echo a >a", run: "chown 12345 a 2>/dev/null; echo $?; chgrp 12345 a 2>/dev/null; echo $?; python3 -c \"import os\ntry: os.chown('a',1,1)\nexcept OSError as e: print(e.errno)\"", needs: "python3"},
+	{name: "set-user-id file", setup: "echo a >a", run: "chmod u+s a 2>/dev/null; echo $?; install -m 4755 a b 2>/dev/null; echo $?; stat -c %a a", differs: "1\n1\n644\n"},
+	{name: "set-user-id file in an archive", needs: "fakeroot", setup: "mkdir d; echo a >d/a; chmod 4755 d/a; tar -cf t.tar d; chmod 755 d/a", run: "tar -xpf t.tar 2>/dev/null; echo $?; fakeroot tar -xpf t.tar; echo $?", differs: "2\n0\n"},
 	{name: "set-group-id file", setup: "echo a >a", run: "chmod 2755 a && stat -c %a a", flags: "--allow-special", then: "stat -c %a a"},
 	{name: "stat of everything", setup: "mkdir d; touch f; ln -s f l; mkfifo p", run: "stat -c '%n %F %a %h %s %u %g' f l p && stat -c '%n %F %a' d"},
 	{name: "fakeroot", who: "user", needs: "fakeroot", run: "fakeroot sh -c 'touch f && chown 33:33 f && mknod dev c 1 3 && stat -c \"%n %u %g %F\" f dev && tar --format=ustar --mtime=@1 -cf t.tar f dev && rm dev' && tar -tvf t.tar"},
