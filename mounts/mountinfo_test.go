@@ -22,11 +22,11 @@ func TestParseMountinfo(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []mounts.Info{
-		{ID: 22, Parent: 27, Root: "/", Target: "/proc", FSType: "proc", Flags: mounts.FlagRelAtime},
+		{ID: 22, Parent: 27, Root: "/", Target: "/proc", FSType: "proc", Flags: mounts.FlagRelAtime, Device: "0:21", Super: "rw"},
 		{ID: 36, Parent: 35, Root: "/mnt1", Target: "/mnt2", FSType: "ext3", Flags: mounts.FlagReadOnly | mounts.FlagNoAtime |
-			mounts.FlagNoSuid | mounts.FlagNoDev | mounts.FlagNoExec | mounts.FlagNoDirAtime},
-		{ID: 40, Parent: 22, Root: "/a b", Target: "/with space\ttab\nline\\slash", FSType: "tmpfs", Flags: mounts.FlagNoSymfollow},
-		{ID: 41, Parent: 22, Root: "/", Target: `/unknown\777\08x`, FSType: "fuse.x"},
+			mounts.FlagNoSuid | mounts.FlagNoDev | mounts.FlagNoExec | mounts.FlagNoDirAtime, Device: "98:0", Super: "rw,errors=continue"},
+		{ID: 40, Parent: 22, Root: "/a b", Target: "/with space\ttab\nline\\slash", FSType: "tmpfs", Flags: mounts.FlagNoSymfollow, Device: "0:30", Super: "rw"},
+		{ID: 41, Parent: 22, Root: "/", Target: `/unknown\777\08x`, FSType: "fuse.x", Device: "0:31", Super: "rw"},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("\n got %+v\nwant %+v", got, want)
