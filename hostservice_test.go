@@ -94,7 +94,7 @@ func TestHostServices(t *testing.T) {
 	t.Setenv("DISPLAY", "elsewhere:0")
 	t.Setenv("DOCKER_HOST", "tcp://elsewhere:2375")
 	t.Setenv("WAYLAND_DISPLAY", "")
-	for name, want := range map[string]string{nsrun.Docker: "no unix socket", nsrun.X11: "no X server on this host", nsrun.Wayland: "no compositor", "x11:0": "no colon"} {
+	for name, want := range map[string]string{nsrun.Docker: "no unix socket", nsrun.X11: "no X server on this host", nsrun.Wayland: "no compositor", "x11:0": "without a colon"} {
 		_, err := runner(t, nsrun.Config{Project: p, AllowUnix: []string{name}}).Run(t.Context(), nsrun.Request{Command: "true"})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)
