@@ -925,8 +925,8 @@ func TestStart(t *testing.T) {
 		{"--project /none", "nsrun: mcp: use as project /none: no such file or directory\n"},
 		{"--rw /none", "nsrun: mcp: --rw /none: no such path\n"},
 		{"--project " + p.at("p/file"), "nsrun: mcp: use as project " + p.at("p/file") + ": not a directory\n"},
-		{"--project /", "nsrun: mcp: the project would be /, and sessions in it (try: --project DIR)\n"},
-		{"--project " + p.at("home"), "nsrun: mcp: the project would be " + p.at("home") + ", and sessions in it (try: --project DIR)\n"},
+		{"--project /", "nsrun: mcp: the project would be /, which contains nsrun's state directory (try: --project DIR)\n"},
+		{"--project " + p.at("home"), "nsrun: mcp: the project would be " + p.at("home") + ", which contains nsrun's state directory (try: --project DIR)\n"},
 		{"--bogus", "nsrun: mcp: flag provided but not defined: -bogus\n"},
 		{"word", "nsrun: mcp: takes no arguments: the agent's program sends the commands\n"},
 	} {
