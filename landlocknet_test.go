@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -165,13 +166,18 @@ func insideExchange(args []string) int {
 		words[i] = family | uint32(p>>8)<<16 | uint32(p&0xff)<<24
 	}
 	var done atomic.Bool
+	var exchanged atomic.Uint32
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for i := 0; !done.Load(); i++ {
-			atomic.StoreUint32(port, words[i%2])
+		for !done.Load() {
+			atomic.StoreUint32(port, words[exchanged.Add(1)%2])
 		}
 	})
-	for range 100 {
+	for i := range uint32(100) {
+		// On a busy machine all calls could be over before the other thread has begun.
+		for before := exchanged.Load(); exchanged.Load()-before <= i; {
+			runtime.Gosched()
+		}
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			continue
