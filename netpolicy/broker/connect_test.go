@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -74,7 +75,7 @@ func TestObserverWaits(t *testing.T) {
 	f.When(seccomp.Equal, unix.SYS_SCHED_GETAFFINITY, f.Notify) // which Go's runtime calls
 	f.Allow()
 	var n notify.Notification
-	answered, passed := 0, 0
+	var answered, passed atomic.Int32
 	c := helper(t, "connect", echo(t, "127.0.0.1:0").String())
 	sandbox.Of(c).Observer = &sandbox.Observer{
 		Filter: f, Look: func(*notify.Notification) {}, Answers: func(int32) bool { return false },
@@ -85,18 +86,18 @@ func TestObserverWaits(t *testing.T) {
 					continue
 				}
 				if n.NR != unix.SYS_SCHED_GETAFFINITY {
-					passed++
+					passed.Add(1)
 					return &n
 				}
-				answered++
+				answered.Add(1)
 				l.Proceed(n.ID)
 			}
 			return nil
 		},
 	}
 	attach(t, c, allow("tcp:"+c.Args[1]))
-	if out := output(t, c); !strings.HasSuffix(out, "hello") || answered == 0 || passed == 0 {
-		t.Errorf("%q, %d answered, %d passed on", out, answered, passed)
+	if out := output(t, c); !strings.HasSuffix(out, "hello") || answered.Load() == 0 || passed.Load() == 0 {
+		t.Errorf("%q, %d answered, %d passed on", out, answered.Load(), passed.Load())
 	}
 }
 
