@@ -80,10 +80,10 @@ func cmdDiff(args []string) int {
 		return console.Fail(err)
 	}
 	s, changes, err := listChanges(s)
-	defer s.Close()
 	if err != nil {
 		status = console.Fail(err) // the rest is still shown
 	}
+	defer s.Close()
 	if len(paths) > 0 {
 		if changes, err = s.Choose(changes, paths); err != nil {
 			return console.Fail(err)
