@@ -185,19 +185,21 @@ var nameAssaults = []nameAssault{
 		}
 		defer l.Close()
 		go greet(l, "own")
-		stop := make(chan struct{})
+		stop, exchanged := make(chan struct{}), make(chan struct{}, 1)
 		defer close(stop)
 		go func() {
 			for i := 0; ; i++ {
+				_ = relink([]string{"own", "theirs"}[i%2], "swapped")
 				select {
 				case <-stop:
 					return
+				case exchanged <- struct{}{}:
 				default:
-					_ = relink([]string{"own", "theirs"}[i%2], "swapped")
 				}
 			}
 		}()
 		for range 300 {
+			<-exchanged // on a busy machine this goroutine could be alone for 300 tries
 			if err = reaches("swapped/s"); err == nil {
 				return nil
 			}
