@@ -219,7 +219,7 @@ func (l *launcher) stop() (end string) {
 type cloneFunc func(ctx context.Context, first *prog.Program, fds []int) (pid int, err error)
 
 func cloneInLauncher(ctx context.Context, first *prog.Program, fds []int) (int, error) {
-	return 0, theLauncher.clone(ctx, first.Block(), fds)
+	return 0, first.Use(func(block []byte) error { return theLauncher.clone(ctx, block, fds) })
 }
 
 func cloneHere(_ context.Context, first *prog.Program, fds []int) (int, error) {
@@ -373,7 +373,7 @@ func (s *clone) writeMaps(p *beginning) error {
 	for _, m := range [...]struct{ op, name, helper, data string }{
 		{"uid map", dir + "/uid_map", "newuidmap", p.uid}, {"gid map", dir + "/gid_map", "newgidmap", p.gid},
 	} {
-		err := underlying(os.WriteFile(m.name, []byte(m.data), 0))
+		err := writeMap(m.name, m.data)
 		if errors.Is(err, unix.EPERM) && os.Geteuid() != 0 {
 			err = mapHelper(s.ctx, m.helper, s.pid, m.data)
 		}
@@ -382,6 +382,19 @@ func (s *clone) writeMaps(p *beginning) error {
 		}
 	}
 	return nil
+}
+
+// writeMap writes a map as a whole, as the kernel asks for (user_namespaces(7)).
+func writeMap(name, data string) error {
+	fd, err := unix.Open(name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return sys.Retry(func() error {
+		_, err := unix.Write(fd, []byte(data))
+		return err
+	})
 }
 
 // mapHelper writes a map with newuidmap(1) or newgidmap(1), which grant a user the ids in /etc/subuid and /etc/subgid.
@@ -431,16 +444,17 @@ func (s *clone) send(p *prog.Program, fds []int) error {
 		}
 		fds[i] = null
 	}
-	block := p.Block()
-	if len(block) <= reexec.InlineMax {
-		return s.sock.Send(block, fds...)
-	}
-	f, err := memFile(block)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return s.sock.Send(block[:prog.HeaderSize], append(fds[:len(fds):len(fds)], int(f))...)
+	return p.Use(func(block []byte) error {
+		if len(block) <= reexec.InlineMax {
+			return s.sock.Send(block, fds...)
+		}
+		f, err := memFile(block)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return s.sock.Send(block[:prog.HeaderSize], append(fds[:len(fds):len(fds)], int(f))...)
+	})
 }
 
 // memFile is a file in memory with the given content.

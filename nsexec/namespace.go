@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // Namespace is a set of namespaces, see namespaces(7). The zero value is empty.
@@ -97,7 +99,7 @@ func identity(privileged bool, id uint32, name string) []IDMap {
 	if !privileged {
 		return own
 	}
-	b, err := os.ReadFile(name)
+	b, err := sys.ReadFile(name, make([]byte, 512))
 	if err != nil {
 		return own
 	}

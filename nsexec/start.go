@@ -141,7 +141,9 @@ func bringUp(c *Cmd, files []*os.File) (*clone, error) {
 
 // complete sends the second Program to a sandbox that has its namespaces.
 func (c *Cmd) complete(s *clone, p *beginning, fds []int, by cloneFunc) (*clone, error) {
-	second, err := c.secondProgram(s, p, fds)
+	b := prog.Spare(prog.Native())
+	defer func() { b.Release() }()
+	second, err := c.secondProgram(b, s, p, fds)
 	if err != nil {
 		s.close()
 		return nil, err
@@ -178,7 +180,8 @@ func (c *Cmd) complete(s *clone, p *beginning, fds []int, by cloneFunc) (*clone,
 		if s, err = spawnFirst(c.context(), p, by); err != nil {
 			return nil, err
 		}
-		if second, err = c.secondProgram(s, p, fds); err != nil {
+		b = prog.New(prog.Native())
+		if second, err = c.secondProgram(b, s, p, fds); err != nil {
 			s.close()
 			return nil, err
 		}
@@ -203,8 +206,7 @@ func (c *Cmd) place(s *clone) error {
 }
 
 // secondProgram builds the second Program for these descriptors and the status pipe.
-func (c *Cmd) secondProgram(s *clone, p *beginning, fds []int) (*prog.Program, error) {
-	b := prog.New(prog.Native())
+func (c *Cmd) secondProgram(b *prog.Builder, s *clone, p *beginning, fds []int) (*prog.Program, error) {
 	status, more := s.childStatus, 0
 	if !c.opt.Inherit {
 		status = len(fds)

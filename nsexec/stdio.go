@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -197,7 +198,7 @@ func (c *Cmd) writer(w io.Writer) (*os.File, error) {
 	c.parentFiles = append(c.parentFiles, pr)
 	c.outputs = append(c.outputs, pr)
 	c.copies = append(c.copies, func() copied {
-		_, err := io.Copy(w, pr)
+		err := copyOutput(w, pr)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			err = copyRest(w, pr)
 		}
@@ -205,6 +206,21 @@ func (c *Cmd) writer(w io.Writer) (*os.File, error) {
 		return copied{true, err}
 	})
 	return pw, nil
+}
+
+// copyBuffers are buffers of io.Copy's size: most commands write less than it takes to make one.
+var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+
+// copyOutput is io.Copy, which makes a buffer for each call unless w can read from the pipe by itself.
+func copyOutput(w io.Writer, r *os.File) error {
+	if _, ok := w.(io.ReaderFrom); ok {
+		_, err := io.Copy(w, r)
+		return err
+	}
+	buf := copyBuffers.Get().(*[32 << 10]byte)
+	defer copyBuffers.Put(buf)
+	_, err := io.CopyBuffer(w, struct{ io.Reader }{r}, buf[:])
+	return err
 }
 
 func closeAll(cs []io.Closer) {

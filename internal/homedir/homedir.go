@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"time"
 )
 
 var (
@@ -34,12 +36,40 @@ func Find() (string, error) {
 
 // Passwd is the home directory that /etc/passwd has for the effective user id, "" if it has none. It does not use os/user:
 // with cgo that would load libraries, and it asks for more than this.
-func Passwd() string {
-	b, err := os.ReadFile("/etc/passwd")
+func Passwd() string { return passwd.home("/etc/passwd", os.Geteuid()) }
+
+// passwd remembers what was found in a file, as long as the file does not change: programs ask at each start.
+var passwd remembered
+
+type remembered struct{ last atomic.Pointer[found] }
+
+type found struct {
+	file os.FileInfo
+	uid  int
+	home string
+}
+
+// settles is how old a file must be to be remembered: what has just been written can be written once more without
+// another time.
+const settles = time.Minute
+
+func (r *remembered) home(name string, uid int) string {
+	fi, err := os.Stat(name)
 	if err != nil {
 		return ""
 	}
-	return in(b, os.Geteuid())
+	if l := r.last.Load(); l != nil && l.uid == uid && os.SameFile(l.file, fi) && l.file.ModTime().Equal(fi.ModTime()) && l.file.Size() == fi.Size() {
+		return l.home
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return ""
+	}
+	home := in(b, uid)
+	if time.Since(fi.ModTime()) > settles {
+		r.last.Store(&found{fi, uid, home})
+	}
+	return home
 }
 
 // in is the home directory that the content of a passwd(5) file has for a user id, "" if it has none.

@@ -2,7 +2,12 @@
 
 package homedir
 
-import "testing"
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
 
 func TestPasswd(t *testing.T) {
 	const passwd = "root:x:0:0:root:/root:/bin/sh\n" +
@@ -30,4 +35,45 @@ func TestFind(t *testing.T) {
 			t.Errorf("HOME=%s: %q, %v", c.home, got, err)
 		}
 	}
+}
+
+// TestRemembered: a file that was changed is read again, however it was changed.
+func TestRemembered(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "passwd")
+	old := time.Now().Add(-2 * settles)
+	write := func(name, home string, when time.Time) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte("u:x:7:7::"+home+":\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(name, when, when); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var r remembered
+	is := func(uid int, want string) {
+		t.Helper()
+		if got := r.home(name, uid); got != want {
+			t.Errorf("%d has %q, want %q", uid, got, want)
+		}
+	}
+	is(7, "")
+	write(name, "/a", old)
+	is(7, "/a")
+	is(8, "")
+	is(7, "/a")
+	write(name, "/b", old.Add(1))
+	is(7, "/b")
+	write(name, "/long", old.Add(1))
+	is(7, "/long")
+	write(name+"2", "/else", old.Add(1))
+	if err := os.Rename(name+"2", name); err != nil {
+		t.Fatal(err)
+	}
+	is(7, "/else")
+	now := time.Now()
+	write(name, "/new1", now)
+	is(7, "/new1")
+	write(name, "/new2", now) // the same size and time
+	is(7, "/new2")
 }

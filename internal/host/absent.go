@@ -17,31 +17,35 @@ import (
 // Secrets that do not exist when a command starts can be created while it runs. Where the home directory is shown
 // through an overlay (see mountPoint), its front layer marks these names as deleted, so they stay absent.
 
-// A homeView answers which names a home directory has. Most of homeSecrets do not exist: listing two directories finds
+// A homeView answers which names a home directory has. Most of homeSecrets do not exist: listing three directories finds
 // that out faster than a look-up for each of a hundred names.
 type homeView struct {
 	fd     int
-	listed [2]map[string]bool // of the home directory, and of .config; nil: not known
-	kinds  map[string]uint32  // of directories; 0: missing
+	home   map[string]bool                  // the names in the home directory; nil: not known
+	listed [len(listedDirs)]map[string]bool // and in listedDirs; nil: not known
+	kinds  map[string]uint32                // of directories; 0: missing
 }
 
-const configDir = ".config"
+// listedDirs have most of homeSecrets that are not in the home directory itself.
+var listedDirs = [...]string{".config/", ".local/share/"}
 
 func newHomeView(fd int) *homeView {
 	v := &homeView{fd: fd, kinds: make(map[string]uint32, 16)}
 	buf := make([]byte, 16<<10)
-	v.listed[0] = listNames(fd, ".", buf)
-	if v.listed[0] == nil || v.listed[0][configDir] {
-		v.listed[1] = listNames(fd, configDir, buf)
+	v.home = listNames(fd, ".", buf)
+	for i, dir := range listedDirs {
+		if !v.missing(dir) {
+			v.listed[i] = listNames(fd, strings.TrimSuffix(dir, "/"), buf)
+		}
 	}
 	return v
 }
 
-// listNames lists a directory, in lower case, because the directory may ignore case. It returns nil if the directory is
-// a link, is too large to be listed, or may ignore case and has names that are not ASCII: how it compares these is not
-// known here.
+// listNames lists a directory, in lower case, because the directory may ignore case. It returns nil if a link leads
+// there, or if the directory is too large to be listed, or may ignore case and has names that are not ASCII: how it
+// compares these is not known here.
 func listNames(dir int, name string, buf []byte) map[string]bool {
-	n, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	n, err := sys.Openat2(dir, name, unix.O_RDONLY|unix.O_DIRECTORY, 0, unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
 		return nil
 	}
@@ -79,15 +83,18 @@ func foldsCase(fd int) bool {
 	return err != nil || flags&casefold != 0
 }
 
-// missing reports that the first element of a name, or the one after .config, does not exist. False: it may exist.
+// missing reports that the first element of a name, or the one after one of listedDirs, does not exist. False: it may
+// exist.
 func (v *homeView) missing(name string) bool {
-	first, rest, _ := strings.Cut(name, "/")
-	if v.listed[0] != nil && !v.listed[0][strings.ToLower(first)] {
+	first, _, _ := strings.Cut(name, "/")
+	if v.home != nil && !v.home[strings.ToLower(first)] {
 		return true
 	}
-	if first == configDir && rest != "" && v.listed[1] != nil {
-		second, _, _ := strings.Cut(rest, "/")
-		return !v.listed[1][strings.ToLower(second)]
+	for i, dir := range listedDirs {
+		if rest, ok := strings.CutPrefix(name, dir); ok && v.listed[i] != nil {
+			first, _, _ = strings.Cut(rest, "/")
+			return !v.listed[i][strings.ToLower(first)]
+		}
 	}
 	return false
 }

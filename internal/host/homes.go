@@ -50,7 +50,7 @@ func HomeAt(home string) (at string, perm os.FileMode, err error) {
 }
 
 func homeAt(home string) (at string, fi os.FileInfo, err error) {
-	if at, err = filepath.EvalSymlinks(home); err != nil {
+	if at, err = linkless(home); err != nil {
 		return "", nil, &plan.Error{Op: "open home directory", Path: home, Err: sys.Bare(err)}
 	}
 	fi, err = os.Stat(at)

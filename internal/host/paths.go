@@ -31,7 +31,7 @@ func RealPath(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	real, err := filepath.EvalSymlinks(abs)
+	real, err := linkless(abs)
 	if pe, ok := errors.AsType[*os.PathError](err); ok {
 		err = pe.Err
 	}
@@ -73,7 +73,7 @@ func Nearest(path string) string {
 // existing resolves the links of a path, as far as it exists, and returns what of it does not.
 func existing(path string) (at, rest string) {
 	for {
-		at, err := filepath.EvalSymlinks(path)
+		at, err := linkless(path)
 		if err == nil {
 			return at, rest
 		}
@@ -82,6 +82,19 @@ func existing(path string) (at, rest string) {
 		}
 		path, rest = filepath.Dir(path), filepath.Join(filepath.Base(path), rest)
 	}
+}
+
+// linkless is filepath.EvalSymlinks for an absolute path. Most paths have no links, which one call tells.
+func linkless(path string) (string, error) {
+	fd, err := sys.Openat2(unix.AT_FDCWD, path, unix.O_PATH, 0, unix.RESOLVE_NO_SYMLINKS)
+	if err == nil {
+		unix.Close(fd)
+		return filepath.Clean(path), nil
+	}
+	if err == unix.ENOENT || err == unix.ENOTDIR {
+		return "", err
+	}
+	return filepath.EvalSymlinks(path)
 }
 
 // IsDir reports whether a path is a directory; a link to one is none.

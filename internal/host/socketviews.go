@@ -402,7 +402,7 @@ func (f *socketFinder) networks(proc int, pids []string) {
 		number := st.Ino
 		names, ok := nets[number]
 		if !ok {
-			b, err := os.ReadFile("/proc/" + list)
+			b, err := sys.ReadFile("/proc/"+list, make([]byte, 4<<10))
 			if err != nil {
 				return true
 			}
@@ -508,7 +508,7 @@ func tasks(pid string) (list []string) {
 func kernelThreads() processes {
 	const kernelThread = 1 << 21 // PF_KTHREAD in the kernel's include/linux/sched.h
 	room := make([]byte, 4<<10)
-	stat := readProc("/proc/2/stat", room)
+	stat, _ := sys.ReadFile("/proc/2/stat", room)
 	field, flags := 2, uint64(0) // from the third, see proc_pid_stat(5)
 	for text := range bytes.FieldsSeq(stat[bytes.LastIndexByte(stat, ')')+1:]) {
 		if field++; field == 9 {
@@ -519,35 +519,13 @@ func kernelThreads() processes {
 	if flags&kernelThread == 0 {
 		return nil
 	}
-	children := readProc("/proc/2/task/2/children", room)
+	children, _ := sys.ReadFile("/proc/2/task/2/children", room)
 	threads := make(processes, 0, bytes.Count(children, []byte(" ")))
 	for pid := range bytes.FieldsSeq(children) {
 		threads.add(string(pid))
 	}
 	slices.Sort(threads)
 	return threads
-}
-
-// readProc reads a file, into room if that is large enough. Nil: it cannot be read.
-func readProc(name string, room []byte) []byte {
-	n, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil
-	}
-	fd := sys.FD(n)
-	defer fd.Close()
-	for have := 0; ; {
-		k, err := fd.Read(room[have:])
-		if err != nil {
-			return nil
-		}
-		if have += k; k == 0 {
-			return room[:have]
-		}
-		if have == len(room) {
-			room = append(room, make([]byte, len(room))...)
-		}
-	}
 }
 
 // origin returns where, in its file system, a path of their view is, and the type of the file system.

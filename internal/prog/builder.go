@@ -61,11 +61,17 @@ func Native() Arch {
 // New returns a Builder for programs of the given architecture.
 func New(a Arch) *Builder {
 	b := &Builder{}
-	b.p.Arch = a
-	b.p.ops = make([]Op, 0, 192)
-	b.p.data = make([]byte, 8, 4096) // offset 0 is the empty string
-	b.p.Steps = append(make([]Step, 0, 64), Step{Op: "start"})
+	b.p.ops = make([]Op, 0, 32)
+	b.p.data = make([]byte, 8, 1024)
+	b.p.Steps = make([]Step, 0, 16)
+	b.begin(a)
 	return b
+}
+
+func (b *Builder) begin(a Arch) {
+	b.p.Arch = a
+	b.p.data = append(b.p.data[:0], make([]byte, 8)...) // offset 0 is the empty string
+	b.p.Steps = append(b.p.Steps, Step{Op: "start"})
 }
 
 // Room is memory for a Builder that does not allocate, and its Program.

@@ -122,3 +122,40 @@ func TestSizes(t *testing.T) {
 		t.Errorf("operation %d, header %d, record %d bytes", prog.OpSize, prog.HeaderSize, prog.RecordSize)
 	}
 }
+
+// TestSpare: a Program in memory that another one had is the same as in new memory.
+func TestSpare(t *testing.T) {
+	emit := func(b *prog.Builder, text string, n int) *prog.Program {
+		for range n {
+			b.Step("bind", text)
+			s := b.Slot()
+			b.Call(prog.SysOpenat, b.String(text), b.Strings([]string{text, "x"}).Arg()).To(s).TolerateAny()
+			b.Close(s)
+		}
+		return b.Program()
+	}
+	large := prog.Spare(prog.Native())
+	large.SetNFds(7)
+	large.SetFlags(1)
+	large.Mount(3)
+	want := emit(large, "a long text that is not in the second one", 900).Block()
+	if err := large.Program().Use(func(block []byte) error {
+		if !bytes.Equal(block, want) {
+			t.Error("the first one differs")
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	large.Release()
+	fresh, again := emit(prog.New(prog.Native()), "b", 5), emit(prog.Spare(prog.Native()), "b", 5)
+	if !slices.Equal(again.Steps, fresh.Steps) {
+		t.Errorf("steps %v, want %v", again.Steps, fresh.Steps)
+	}
+	_ = again.Use(func(block []byte) error {
+		if !bytes.Equal(block, fresh.Block()) {
+			t.Error("the second one differs")
+		}
+		return nil
+	})
+}
