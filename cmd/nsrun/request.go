@@ -239,11 +239,11 @@ func (r *runner) typed(err error) error {
 		return e.Err // with more about it
 	}
 	if e, ok := errors.AsType[*nsrunlib.DeniedError](err); ok {
-		what := "network access"
+		what, remedy := "network access", " (without a terminal, name what it may reach: --allow-net HOST)"
 		if e.Question.Action == nsrunlib.ActionConnect {
-			what = "access to " + escape.Quote(e.Question.Target)
+			what, remedy = "access to "+escape.Quote(e.Question.Target), ""
 		}
-		return errors.New(what + " was not approved: it needs a yes on a terminal, every time")
+		return errors.New(what + " was not approved: it needs a yes on a terminal, every time" + remedy)
 	}
 	return err
 }
