@@ -84,14 +84,17 @@ func (r *runner) tellNotices(list []nsrunlib.Notice) {
 	}
 }
 
-// run runs the command, after beginNotify, and returns its exit status.
-func (r *runner) run(runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Request) int {
-	defer func() { // a thread is asked for each: nobody waits for that
-		go func() {
-			<-r.notified
-			signal.Stop(r.signals)
-		}()
+// endNotify is the end of notify. A thread is asked for each signal: nobody waits for that.
+func (r *runner) endNotify() {
+	go func() {
+		<-r.notified
+		signal.Stop(r.signals)
 	}()
+}
+
+// run runs the command, after beginNotify, and returns its exit status. Until endNotify signals do nothing more: what
+// the command wrote may be in memory.
+func (r *runner) run(runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Request) int {
 	x, err := runner.Start(context.Background(), q)
 	<-r.notified
 	if s := x.Session(); s != nil {

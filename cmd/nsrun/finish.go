@@ -21,6 +21,7 @@ import (
 // finish decides what happens to the changes, and says so.
 func (r *runner) finish(status int) error {
 	if r.session == nil {
+		r.endNotify()
 		return nil
 	}
 	r.state = overlay.Kept.String()
@@ -246,8 +247,9 @@ func (r *runner) drop() error {
 // collect stores what the command wrote, and finds the changes. If storing fails, the changes exist until the program
 // ends, and can still be committed.
 func (r *runner) collect() error {
-	ctx, stop := console.Interruptible()
+	ctx, stop := console.Insistent("storing what the command changed; a second Ctrl-C gives up")
 	defer stop()
+	r.endNotify()
 	err := r.execution.Collect(ctx)
 	r.changes = r.execution.Changes()
 	if r.watched != nil {
@@ -256,6 +258,10 @@ func (r *runner) collect() error {
 	res, _ := r.execution.Wait()
 	r.tell(res)
 	if why := r.execution.Unstored(); why != nil {
+		if errors.Is(why, context.Canceled) && r.session.Info().Engine == overlay.EngineCopy {
+			console.Say("session %s has the copy with the changes; they are found when it is opened (try: nsrun show %s)", r.session.ID(), r.session.ID())
+			return context.Canceled
+		}
 		console.Say("%s", why)
 		if r.session.Info().Engine == overlay.EngineTmpfs {
 			console.Say("commit the changes now, or they are lost")

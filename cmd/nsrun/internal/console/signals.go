@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -20,10 +21,45 @@ func Unread() {
 	}
 }
 
+// ending are the signals by which users and systems end programs, but those that our caller ignores (nohup).
+func ending() []os.Signal {
+	return slices.DeleteFunc([]os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP}, signal.Ignored)
+}
+
 // Interruptible is a context that ends when the user has had enough. Until stop is
 // called signals do nothing else: what must not be interrupted is not.
-func Interruptible() (ctx context.Context, stop func()) {
-	return signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+func Interruptible() (ctx context.Context, stop func()) { return interruptible(0, "") }
+
+// Insistent is Interruptible for what a key that was meant for a command that has just ended should not interrupt: the
+// first signal prints a line, the second ends the context.
+func Insistent(first string) (ctx context.Context, stop func()) { return interruptible(1, first) }
+
+func interruptible(warnings int, text string) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals, done := make(chan os.Signal, 2), make(chan struct{})
+	for _, s := range ending() { // none of them: Notify would take all signals
+		signal.Notify(signals, s)
+	}
+	go func() {
+		defer close(done)
+		for left := warnings; ; left-- {
+			select {
+			case <-ctx.Done():
+				return
+			case <-signals:
+			}
+			if left == 0 {
+				cancel()
+				return
+			}
+			Say("%s", text)
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		cancel()
+		<-done
+	}
 }
 
 // EndBy ends this program by a signal, so that whoever waits for it sees that.
