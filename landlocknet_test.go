@@ -9,9 +9,11 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,6 +33,7 @@ import (
 
 func init() {
 	insides["outside"], insides["exchange"], insides["named"], insides["ask"] = insideOutside, insideExchange, insideNamed, insideAsk
+	insides["pending"], insides["linger"] = insidePending, insideLinger
 }
 
 // accepted counts the connections to a server on a loopback address.
@@ -206,6 +209,178 @@ func TestLandlockExchange(t *testing.T) {
 	}
 	natively(t, dir, "exchange", allowed.String(), other.String())
 	testenv.Eventually(t, "connections of the control", func() bool { return others.Load() > 0 })
+}
+
+// crowded is a server that accepts nobody, and whose queue is full.
+func crowded(t *testing.T) netip.AddrPort {
+	socket := func(kind int) int {
+		fd, err := unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		return fd
+	}
+	fd := socket(unix.SOCK_STREAM)
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Listen(fd, 0); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		_ = unix.Connect(socket(unix.SOCK_STREAM|unix.SOCK_NONBLOCK), at)
+	}
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(at.(*unix.SockaddrInet4).Port))
+}
+
+// insidePending connects sockets a second time while they are being connected, and afterwards, and has a thread that waits
+// for a connection handle a signal. Its arguments are servers: one that accepts, none, and a crowded one.
+func insidePending(args []string) int {
+	at := func(i int) unix.Sockaddr {
+		return &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: int(netip.MustParseAddrPort(args[i]).Port())}
+	}
+	socket := func(kind int) int {
+		fd, err := unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		return fd
+	}
+	for i, name := range []string{"accepted", "refused", "crowded"} {
+		results := map[string]bool{}
+		for range 100 {
+			fd := socket(unix.SOCK_STREAM | unix.SOCK_NONBLOCK)
+			if err := unix.Connect(fd, at(i)); err != unix.EINPROGRESS && err != nil && err != unix.ECONNREFUSED {
+				fmt.Println(err)
+			}
+			if i < 2 {
+				_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, -1)
+			}
+			err := unix.Connect(fd, at(i))
+			results[fmt.Sprint(err == nil || err == unix.EISCONN, " ", err == unix.EALREADY)] = true
+			_ = unix.Close(fd)
+		}
+		fmt.Println(name, results)
+	}
+	fd := socket(unix.SOCK_STREAM)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGUSR1)
+	thread, ended := make(chan int), make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		thread <- unix.Gettid()
+		ended <- unix.Connect(fd, at(2))
+	}()
+	waits := strconv.Itoa(<-thread)
+	for { // until the thread waits in the call
+		if b, err := os.ReadFile("/proc/self/task/" + waits + "/syscall"); err == nil && strings.HasPrefix(string(b), strconv.Itoa(unix.SYS_CONNECT)+" ") {
+			break
+		}
+		runtime.Gosched()
+	}
+	number, _ := strconv.Atoi(waits)
+	_ = unix.Tgkill(os.Getpid(), number, unix.SIGUSR1)
+	select {
+	case s := <-signals:
+		fmt.Println(s)
+	case err := <-ended:
+		fmt.Println("before the signal:", err)
+		return 1
+	}
+	// The call begins anew, and waits until another thread ends it, which is too early until it has.
+	for {
+		select {
+		case err := <-ended:
+			fmt.Println("ended", err != nil)
+			return 0
+		default:
+			_ = unix.Shutdown(fd, unix.SHUT_RDWR)
+			runtime.Gosched()
+		}
+	}
+}
+
+// TestLandlockPending: a command without namespaces finds the connections of its sockets as the kernel itself makes them.
+func TestLandlockPending(t *testing.T) {
+	needLandlock(t)
+	dir := place(t)
+	accepts, _ := accepted(t)
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := l.Addr().String()
+	_ = l.Close()
+	args := []string{accepts.String(), none, crowded(t).String()}
+	r := runner(t, shown(t, nsrun.Config{
+		Project: filepath.Join(dir, "p"), Mode: nsrun.Direct, Backend: nsrun.LandlockBackend,
+		Net: netpolicy.MustParse("tcp:"+args[0], "tcp:"+args[1], "tcp:"+args[2]),
+	}))
+	end := time.AfterFunc(time.Minute, func() { panic("a thread that waits for a connection handles no signal") })
+	got := output(t, r, insideRequest(t, "pending", args...))
+	end.Stop()
+	if want := natively(t, dir, "pending", args...); got != want {
+		t.Errorf("%s, natively\n%s", got, want)
+	}
+}
+
+// insideLinger leaves nsrun the last descriptor of a socket that lingers, with data that nobody takes: it sends that over
+// a socket for DNS queries, and closes others while nsrun connects them. Its argument is a server that reads nothing.
+func insideLinger(args []string) int {
+	at := &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: int(netip.MustParseAddrPort(args[0]).Port())}
+	fill := func(fd int) {
+		_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 3600})
+		_ = unix.Connect(fd, at)
+		for err := error(nil); err == nil; {
+			_, err = unix.Write(fd, make([]byte, 1<<20))
+		}
+	}
+	query, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	_ = unix.Connect(fd, at)
+	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, -1)
+	fill(fd)
+	on, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_LINGER) // the first of two numbers
+	fmt.Println("it lingers", err == nil && on != 0)
+	_ = unix.Sendmsg(query, []byte("?"), unix.UnixRights(fd), nil, 0)
+	return 0
+}
+
+// TestLandlockLinger: the end of a command does not wait for a socket that it leaves to nsrun.
+func TestLandlockLinger(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	needLandlock(t)
+	dir := place(t)
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() // the kernel resets the connections that nobody accepted
+	hangs := time.AfterFunc(time.Minute, func() {
+		t.Error("nsrun waits for the command's socket")
+		_ = l.Close()
+	})
+	defer hangs.Stop()
+	r := runner(t, shown(t, nsrun.Config{
+		Project: filepath.Join(dir, "p"), Mode: nsrun.Direct, Backend: nsrun.LandlockBackend, Net: netpolicy.MustParse("tcp:" + l.Addr().String()),
+	}))
+	if got := output(t, r, insideRequest(t, "linger", l.Addr().String())); got != "it lingers false\n" {
+		t.Error(got)
+	}
 }
 
 // insideAsk asks a name server that does not exist for a name by UDP, with and without connect(2), and by TCP, and prints the

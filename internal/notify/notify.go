@@ -199,6 +199,29 @@ func Base(pid uint32, dir int32) string {
 	return Proc(pid, "fd/"+strconv.Itoa(int(dir)))
 }
 
+// Signalled reports whether a signal waits that a thread has a handler for and does not block. status is its file in
+// /proc.
+func Signalled(status []byte) bool {
+	pending := Number(status, "SigPnd:", 16) | Number(status, "ShdPnd:", 16)
+	return pending&Number(status, "SigCgt:", 16)&^Number(status, "SigBlk:", 16) != 0
+}
+
+// Field returns the value in the line of a file of /proc that begins with name. Nil: there is none.
+func Field(b []byte, name string) []byte {
+	for line := range bytes.Lines(b) {
+		if v, ok := bytes.CutPrefix(line, []byte(name)); ok {
+			return bytes.TrimSpace(v)
+		}
+	}
+	return nil
+}
+
+// Number is a Field that is a number. 0: it is none.
+func Number(b []byte, name string, base int) uint64 {
+	n, _ := strconv.ParseUint(string(Field(b, name)), base, 64)
+	return n
+}
+
 func readMem(pid uint32, at uintptr, to []byte) syscall.Errno {
 	fd, err := unix.Open(Proc(pid, "mem"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

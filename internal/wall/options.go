@@ -11,7 +11,8 @@ import (
 // A command without a network connects only to its own servers on the loopback device, by TCP sockets of the host. So
 // no socket option may send packets elsewhere than to the address that the Deputy checked (source routes, devices),
 // connect after that check (a write that connects), make the host announce a multicast group, or share the port of
-// somebody else's server. Options are refused unless they are known to do none of this.
+// somebody else's server. None may make close(2) wait: this process closes what a command sends over a unix socket
+// (SCM_RIGHTS), and copies of its sockets, so it would wait, too. Options are refused unless they are known to do none of this.
 
 // optionLevel says which options of a level can be set.
 type optionLevel struct {
@@ -29,6 +30,7 @@ type optionError struct {
 var optionLevels = [...]optionLevel{
 	{level: unix.SOL_SOCKET, refused: []optionError{
 		{unix.SO_BINDTODEVICE, unix.EPERM}, {unix.SO_BINDTOIFINDEX, unix.EPERM}, {unix.SO_REUSEPORT, unix.ENOPROTOOPT},
+		{unix.SO_LINGER, 0},
 	}},
 	{level: unix.IPPROTO_IP, allowed: []uint32{
 		unix.IP_TOS, unix.IP_TTL, unix.IP_MTU_DISCOVER, unix.IP_RECVERR, unix.IP_PKTINFO, unix.IP_RECVTOS, unix.IP_RECVTTL,

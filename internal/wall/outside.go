@@ -3,7 +3,7 @@
 package wall
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"net"
 	"net/netip"
@@ -55,39 +55,34 @@ func (d *Deputy) reach(l notify.Listener, n *notify.Notification, ino uint64, fd
 		l.Answer(n.ID, syscall.ECONNREFUSED)
 		return
 	}
-	d.sockets.begin(l, n.ID, ino, func(fd sys.FD, early func(syscall.Errno)) syscall.Errno {
-		return connectOutside(fd, sockaddr(at.Addr(), at.Port()), early)
-	})
+	d.sockets.begin(l, n, ino, func(p *dial) syscall.Errno { return d.sockets.dialOutside(l, p, sockaddr(at.Addr(), at.Port())) })
 }
 
-// connectOutside connects a socket and waits until it is connected, or has failed. If the socket does not block, the
-// caller is told early that the connection is pending, and finds out by itself what becomes of it.
-func connectOutside(fd sys.FD, to unix.Sockaddr, early func(syscall.Errno)) syscall.Errno {
-	err := unix.Connect(int(fd), to)
-	switch err {
-	case unix.EINPROGRESS:
-		early(syscall.EINPROGRESS)
-	case unix.EINTR: // by a signal for the Go runtime: the connection is pending, although the socket blocks
-	case unix.EINVAL: // it is bound to a loopback address, as all sockets of the command are that are bound
+// dialOutside connects a socket. A caller whose socket does not block, or who got a signal, has its answer before that is
+// done, and finds out by itself what becomes of it.
+func (s *sockets) dialOutside(l notify.Listener, p *dial, to unix.Sockaddr) syscall.Errno {
+	nonblock, e := attempt(p.fd, to)
+	switch e {
+	case syscall.EINPROGRESS, syscall.EALREADY, syscall.EINTR:
+	case syscall.EINVAL: // it is bound to a loopback address, as all sockets of the command are that are bound
 		return syscall.EADDRNOTAVAIL
 	default:
-		return errnoOf(err)
+		return e
 	}
-	polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-	if perr := sys.Retry(func() error { _, err := unix.Poll(polled, -1); return err }); perr != nil {
-		return errnoOf(perr)
+	if nonblock {
+		s.answer(l, p, e)
 	}
-	if err == unix.EINTR {
-		failed, gerr := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR)
-		if gerr != nil {
-			return errnoOf(gerr)
-		}
-		return syscall.Errno(failed)
+	for e = s.wait(l, p); e == notify.Restart || e == syscall.EINPROGRESS || e == syscall.EINTR; e = s.wait(l, p) {
+		s.answer(l, p, e)
 	}
-	if polled[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0 {
+	switch {
+	case e != 0 || !failed(p.fd):
+		return e
+	case !s.waits(p):
 		return syscall.ECONNREFUSED // the error is left in the socket, for the command
 	}
-	return 0
+	pending, err := unix.GetsockoptInt(int(p.fd), unix.SOL_SOCKET, unix.SO_ERROR)
+	return s.disconnect(p.fd, cmp.Or(errnoOf(err), syscall.Errno(pending), syscall.ECONNABORTED))
 }
 
 // queryStream replaces a TCP socket that the command wants to connect to a name server.
@@ -221,11 +216,5 @@ func queryPair(kind int, nonblock bool) (ours *os.File, theirs sys.FD, e syscall
 // closedOnExec reports whether execve(2) closes a caller's descriptor.
 func closedOnExec(pid uint32, number int) bool {
 	info, err := os.ReadFile(notify.Proc(pid, "fdinfo/"+strconv.Itoa(number)))
-	if err != nil {
-		return false
-	}
-	_, text, _ := bytes.Cut(info, []byte("flags:\t"))
-	text, _, _ = bytes.Cut(text, []byte("\n"))
-	flags, err := strconv.ParseUint(string(text), 8, 32)
-	return err == nil && flags&unix.O_CLOEXEC != 0
+	return err == nil && notify.Number(info, "flags:", 8)&unix.O_CLOEXEC != 0
 }

@@ -3,6 +3,7 @@
 package wall
 
 import (
+	"cmp"
 	"encoding/binary"
 	"maps"
 	"net/netip"
@@ -45,9 +46,9 @@ type sockets struct {
 	mu      sync.Mutex
 	idle    map[uint64]sys.FD     // sockets that are neither connected nor listening, by inode; nil: the command has ended
 	order   []uint64              // the keys of idle, the oldest first
-	bound   map[uint64]bool       // sockets that were bound, without those that sweep has forgotten
+	bound   map[uint64]uint16     // the ports of sockets that were bound, without those that sweep has forgotten
 	swept   int                   // how many the last sweep has left
-	pending map[sys.FD]uint64     // the inodes of sockets that are being connected
+	pending map[uint64]*dial      // the connections that are being made, by the socket's inode
 	files   map[uint64]socketFile // the files of unix sockets that listen
 	queries map[uint64]*os.File   // the Deputy's ends of sockets for DNS queries, by the inode of the command's end
 	running sync.WaitGroup
@@ -89,9 +90,6 @@ func (d *Deputy) handleSocket(l notify.Listener, n *notify.Notification) bool {
 // close ends pending connections and closes all copies. The command has ended.
 func (s *sockets) close() {
 	s.mu.Lock()
-	for fd := range s.pending {
-		_ = unix.Shutdown(int(fd), unix.SHUT_RDWR)
-	}
 	for _, fd := range s.idle {
 		fd.Close()
 	}
@@ -100,7 +98,23 @@ func (s *sockets) close() {
 	}
 	s.idle = nil
 	s.mu.Unlock()
-	s.running.Wait()
+	done := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(done)
+	}()
+	for { // more than once, because connect(2) may come after shutdown(2)
+		s.mu.Lock()
+		for _, p := range s.pending {
+			_ = unix.Shutdown(int(p.fd), unix.SHUT_RDWR)
+		}
+		s.mu.Unlock()
+		select {
+		case <-done:
+			return
+		case <-time.After(lookEvery):
+		}
+	}
 }
 
 // socket makes a socket for the caller.
@@ -152,7 +166,7 @@ func (s *sockets) keep(ino uint64, fd sys.FD) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.idle == nil {
-		s.idle, s.bound, s.pending = make(map[uint64]sys.FD), make(map[uint64]bool), make(map[sys.FD]uint64)
+		s.idle, s.bound, s.pending = make(map[uint64]sys.FD), make(map[uint64]uint16), make(map[uint64]*dial)
 		s.files = make(map[uint64]socketFile)
 	}
 	s.idle[ino] = fd
@@ -167,10 +181,8 @@ func (s *sockets) keep(ino uint64, fd sys.FD) {
 }
 
 // giveBack keeps a socket that could not be connected, so that it can be tried again, unless the command has ended. It
-// closes no other one: the Deputy's thread may be using that.
+// closes no other one: the Deputy's thread may be using that. The caller holds the mutex.
 func (s *sockets) giveBack(ino uint64, fd sys.FD) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.idle == nil || len(s.idle) >= maxIdle {
 		fd.Close()
 		return
@@ -285,9 +297,30 @@ func (s *sockets) bindTo(ino uint64, fd sys.FD, at netip.AddrPort) syscall.Errno
 	if len(s.bound) >= 2*s.swept+maxIdle {
 		s.sweep()
 	}
-	s.bound[ino] = true // before anybody can connect to it
 	s.mu.Unlock()
-	return errnoOf(unix.Bind(int(fd), sockaddr(own, at.Port())))
+	if err := unix.Bind(int(fd), sockaddr(own, at.Port())); err != nil {
+		return errnoOf(err)
+	}
+	return s.setBound(ino, fd)
+}
+
+// setBound remembers the port that a socket is bound to. 0: the kernel chooses one when it listens.
+func (s *sockets) setBound(ino uint64, fd sys.FD) syscall.Errno {
+	at, err := unix.Getsockname(int(fd))
+	if err != nil {
+		return errnoOf(err)
+	}
+	port := 0
+	switch at := at.(type) {
+	case *unix.SockaddrInet4:
+		port = at.Port
+	case *unix.SockaddrInet6:
+		port = at.Port
+	}
+	s.mu.Lock()
+	s.bound[ino] = uint16(port)
+	s.mu.Unlock()
+	return 0
 }
 
 // sweep forgets sockets that do not listen and can no longer do so. Otherwise a command could fill this process's
@@ -300,17 +333,18 @@ func (s *sockets) sweep() {
 	for ino := range s.idle {
 		of[ino] = true
 	}
-	for _, ino := range s.pending {
+	for ino := range s.pending {
 		of[ino] = true
 	}
-	maps.DeleteFunc(s.bound, func(ino uint64, _ bool) bool { return !of[ino] })
+	maps.DeleteFunc(s.bound, func(ino uint64, _ uint16) bool { return !of[ino] })
 	s.swept = len(s.bound)
 }
 
 // listen makes a socket listen. The kernel would bind an unbound socket to all addresses, so it is bound first.
 func (s *sockets) listen(n *notify.Notification, ino uint64, fd sys.FD) syscall.Errno {
 	s.mu.Lock()
-	bound := s.bound[ino] || s.files[ino] != socketFile{}
+	_, bound := s.bound[ino]
+	bound = bound || s.files[ino] != socketFile{}
 	s.mu.Unlock()
 	switch {
 	case fd != sys.None && isUnix(fd):
@@ -330,6 +364,7 @@ func (s *sockets) listen(n *notify.Notification, ino uint64, fd sys.FD) syscall.
 	}
 	e := errnoOf(unix.Listen(int(fd), int(int32(n.Args[1]))))
 	if e == 0 {
+		e = s.setBound(ino, fd)
 		s.drop(ino)
 	}
 	return e
@@ -340,9 +375,9 @@ func (d *Deputy) connect(l notify.Listener, n *notify.Notification, ino uint64, 
 	s := &d.sockets
 	at, e := address(n)
 	if e == 0 && fd == sys.None {
-		e = syscall.EISCONN
-		if s.isPending(ino) {
-			e = syscall.EALREADY
+		var joined bool
+		if fd, joined, e = s.join(n, ino); joined {
+			return
 		}
 	}
 	if e != 0 {
@@ -352,8 +387,8 @@ func (d *Deputy) connect(l notify.Listener, n *notify.Notification, ino uint64, 
 	local := loopback(fd, at.Addr())
 	if local.IsValid() {
 		if server := s.server(at.Port()); server != 0 {
-			s.begin(l, n.ID, ino, func(fd sys.FD, _ func(syscall.Errno)) syscall.Errno {
-				return s.connectTo(fd, sockaddr(local, at.Port()), at.Port(), server)
+			s.begin(l, n, ino, func(p *dial) syscall.Errno {
+				return s.connectTo(l, p, sockaddr(local, at.Port()), at.Port(), server)
 			})
 			return
 		}
@@ -369,89 +404,32 @@ func (d *Deputy) connect(l notify.Listener, n *notify.Notification, ino uint64, 
 	}
 }
 
-// isPending reports whether a socket is being connected.
-func (s *sockets) isPending(ino uint64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, other := range s.pending {
-		if other == ino {
-			return true
-		}
-	}
-	return false
-}
-
-// maxPending is how many connections can be pending at once. Each takes a thread of this process.
-const maxPending = 256
-
-// begin connects a socket on another goroutine, as that may take a while, and answers the call. False: it has refused
-// to. If connect calls early, the call is answered then; what it returns is still whether the socket is connected.
-func (s *sockets) begin(l notify.Listener, id, ino uint64, connect func(fd sys.FD, early func(syscall.Errno)) syscall.Errno) bool {
-	s.mu.Lock()
-	fd, ok := s.idle[ino]
-	full := len(s.pending) >= maxPending
-	if ok && !full {
-		delete(s.idle, ino)
-		s.pending[fd] = ino
-	}
-	s.mu.Unlock()
-	switch {
-	case !ok:
-		l.Answer(id, syscall.EALREADY)
-		return false
-	case full:
-		l.Answer(id, syscall.EAGAIN)
-		return false
-	}
-	s.running.Go(func() {
-		answered := false
-		e := connect(fd, func(e syscall.Errno) {
-			answered = true
-			l.Answer(id, e)
-		})
-		s.mu.Lock()
-		delete(s.pending, fd)
-		s.mu.Unlock()
-		if e != 0 {
-			s.giveBack(ino, fd)
-		} else {
-			fd.Close()
-		}
-		if !answered {
-			l.Answer(id, e)
-		}
-	})
-	return true
-}
-
 // connectPatience is how long the connection of a non-blocking socket on the loopback device may take.
 const connectPatience = time.Second
 
 // connectTo connects to a port, and checks that server still listens on it.
-func (s *sockets) connectTo(fd sys.FD, to unix.Sockaddr, port uint16, server uint64) syscall.Errno {
-	err := unix.Connect(int(fd), to)
-	if err == unix.EINPROGRESS {
-		polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-		// The Go runtime sends signals to its threads, and an interrupted poll(2) says nothing about the connection.
-		err = unix.EINTR
-		for end := time.Now().Add(connectPatience); err == unix.EINTR; {
-			_, err = unix.Poll(polled, int(max(0, time.Until(end).Milliseconds())))
-		}
-		if err != nil || polled[0].Revents == 0 {
-			return s.disconnect(fd, syscall.ETIMEDOUT)
-		}
-		failed, gerr := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR)
-		if err = gerr; gerr == nil && failed != 0 {
-			err = syscall.Errno(failed)
-		}
+func (s *sockets) connectTo(l notify.Listener, p *dial, to unix.Sockaddr, port uint16, server uint64) syscall.Errno {
+	nonblock, e := attempt(p.fd, to)
+	if nonblock {
+		s.mu.Lock()
+		p.until = time.Now().Add(connectPatience)
+		s.mu.Unlock()
 	}
-	if err != nil {
-		return errnoOf(err)
+	if e == syscall.EINPROGRESS || e == syscall.EINTR {
+		e = s.wait(l, p)
+		if e == syscall.EINPROGRESS && nonblock {
+			e = syscall.ETIMEDOUT
+		}
+		if e != 0 {
+			return s.disconnect(p.fd, e)
+		}
+		pending, err := unix.GetsockoptInt(int(p.fd), unix.SOL_SOCKET, unix.SO_ERROR)
+		e = cmp.Or(errnoOf(err), syscall.Errno(pending))
 	}
-	if s.server(port) != server {
-		return s.disconnect(fd, syscall.ECONNREFUSED)
+	if e == 0 && s.server(port) != server {
+		return s.disconnect(p.fd, syscall.ECONNREFUSED)
 	}
-	return 0
+	return e
 }
 
 // disconnect ends a connection, or the attempt to make one, and returns e.
@@ -472,7 +450,8 @@ func (s *sockets) server(port uint16) (found uint64) {
 			return
 		}
 		s.mu.Lock()
-		others = others || !s.bound[ino]
+		own, ok := s.bound[ino]
+		others = others || !ok || own != p // the kernel gives out the numbers of inodes again
 		s.mu.Unlock()
 		found = ino
 	})

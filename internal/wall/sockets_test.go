@@ -3,6 +3,7 @@
 package wall
 
 import (
+	"errors"
 	"net/netip"
 	"os"
 	"strconv"
@@ -63,8 +64,10 @@ func TestManyBound(t *testing.T) {
 		t.Errorf("the one that listens: %d, not %d", got, ino)
 	}
 	// The control: somebody else's.
-	if s.bound = map[uint64]bool{}; s.server(port) != 0 {
-		t.Error("a listener that nobody bound is the command's")
+	for _, bound := range []map[uint64]uint16{{}, {ino: port + 1}} {
+		if s.bound = bound; s.server(port) != 0 {
+			t.Errorf("the command has bound %v, and the listener is the command's", bound)
+		}
 	}
 }
 
@@ -99,7 +102,7 @@ func TestConnectInterrupted(t *testing.T) {
 	if err := unix.Fstat(l, &st); err != nil {
 		t.Fatal(err)
 	}
-	s := sockets{bound: map[uint64]bool{st.Ino: true}}
+	s := sockets{idle: map[uint64]sys.FD{}, bound: map[uint64]uint16{st.Ino: port}}
 	if s.server(port) != st.Ino {
 		t.Fatal("nobody listens")
 	}
@@ -120,7 +123,7 @@ func TestConnectInterrupted(t *testing.T) {
 			}
 		}
 	})
-	if e := s.connectTo(sys.FD(socket(unix.SOCK_NONBLOCK)), at, port, st.Ino); e != syscall.ETIMEDOUT {
+	if e := s.connectTo(notify.Listener(sys.None), &dial{fd: sys.FD(socket(unix.SOCK_NONBLOCK))}, at, port, st.Ino); e != syscall.ETIMEDOUT {
 		t.Errorf("nobody accepts it: %v", e)
 	}
 	close(stop)
@@ -146,7 +149,7 @@ func TestPending(t *testing.T) {
 	nobody, end := notify.Listener(sys.None), make(chan struct{})
 	for range maxPending + 1 {
 		ino, _ := socket()
-		s.begin(nobody, 0, ino, func(sys.FD, func(syscall.Errno)) syscall.Errno { <-end; return syscall.ECONNREFUSED })
+		s.begin(nobody, told(unix.SYS_CONNECT), ino, func(*dial) syscall.Errno { <-end; return syscall.ECONNREFUSED })
 	}
 	s.mu.Lock()
 	if len(s.pending) != maxPending || len(s.idle) != 1 {
@@ -182,7 +185,7 @@ func TestEnded(t *testing.T) {
 	}
 	const ino = 1
 	s.keep(ino, sys.FD(n))
-	begun := s.begin(notify.Listener(sys.None), 0, ino, func(sys.FD, func(syscall.Errno)) syscall.Errno {
+	begun := s.begin(notify.Listener(sys.None), told(unix.SYS_CONNECT), ino, func(*dial) syscall.Errno {
 		for ended := false; !ended; {
 			s.mu.Lock()
 			ended = s.idle == nil
@@ -193,5 +196,45 @@ func TestEnded(t *testing.T) {
 	if !begun {
 		t.Fatal("no connection is begun")
 	}
+	s.close()
+}
+
+// TestEndedBefore: a command's end does not wait for a connection that begins just then, and that nobody accepts.
+func TestEndedBefore(t *testing.T) {
+	testenv.Leaks(t)
+	socket := func(kind int) int {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|kind, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fd
+	}
+	l := socket(0)
+	defer unix.Close(l)
+	if err := errors.Join(unix.Bind(l, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(l, 0)); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Getsockname(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // nobody is accepted any more
+		fd := socket(unix.SOCK_NONBLOCK)
+		defer unix.Close(fd)
+		_ = unix.Connect(fd, at)
+	}
+	var s sockets
+	const ino = 1
+	s.keep(ino, sys.FD(socket(0)))
+	nobody := notify.Listener(sys.None)
+	s.begin(nobody, told(unix.SYS_CONNECT), ino, func(p *dial) syscall.Errno {
+		for ended := false; !ended; {
+			s.mu.Lock()
+			ended = s.idle == nil
+			s.mu.Unlock()
+		}
+		_ = unix.Shutdown(int(p.fd), unix.SHUT_RDWR)
+		return s.dialOutside(nobody, p, at)
+	})
 	s.close()
 }

@@ -94,14 +94,14 @@ func (d *Deputy) connectUnix(l notify.Listener, n *notify.Notification, ino uint
 		l.Answer(n.ID, e)
 		return
 	}
-	d.sockets.connectFile(l, n.ID, ino, file)
+	d.sockets.connectFile(l, n, ino, file)
 }
 
-func (s *sockets) connectFile(l notify.Listener, id, ino uint64, file sys.FD) {
-	if !s.begin(l, id, ino, func(fd sys.FD, _ func(syscall.Errno)) syscall.Errno {
+func (s *sockets) connectFile(l notify.Listener, n *notify.Notification, ino uint64, file sys.FD) {
+	if !s.begin(l, n, ino, func(p *dial) syscall.Errno {
 		defer file.Close()
 		to := &unix.SockaddrUnix{Name: "/proc/self/fd/" + strconv.Itoa(int(file))}
-		return errnoOf(sys.Retry(func() error { return unix.Connect(int(fd), to) }))
+		return errnoOf(sys.Retry(func() error { return unix.Connect(int(p.fd), to) }))
 	}) {
 		file.Close()
 	}

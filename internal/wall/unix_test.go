@@ -102,9 +102,9 @@ func TestManyConnect(t *testing.T) {
 	const ino = 1
 	s.keep(ino, sys.FD(fds[0]))
 	for i := range maxPending {
-		s.pending[sys.None-1-sys.FD(i)] = 0
+		s.pending[ino+1+uint64(i)] = &dial{fd: sys.None}
 	}
-	s.connectFile(notify.Listener(sys.None), 0, ino, sys.FD(fds[1]))
+	s.connectFile(notify.Listener(sys.None), told(unix.SYS_CONNECT), ino, sys.FD(fds[1]))
 	if _, ok := s.idle[ino]; !ok || len(s.pending) != maxPending {
 		t.Error("it is waited for")
 	}

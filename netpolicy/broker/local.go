@@ -185,7 +185,7 @@ func (t *task) ours() bool {
 	var b [4096]byte
 	status := t.file("status", b[:])
 	last := func(name string) string { // the one for files
-		f := bytes.Fields(field(status, name))
+		f := bytes.Fields(notify.Field(status, name))
 		if len(f) != 4 {
 			return ""
 		}

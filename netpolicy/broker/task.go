@@ -3,12 +3,12 @@
 package broker
 
 import (
-	"bytes"
 	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/notify"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
@@ -121,34 +121,16 @@ func (t *task) file(name string, b []byte) []byte {
 	return b[:n]
 }
 
-// field returns the value in the line of a file of /proc that begins with name. Nil: there is none.
-func field(b []byte, name string) []byte {
-	for line := range bytes.Lines(b) {
-		if v, ok := bytes.CutPrefix(line, []byte(name)); ok {
-			return bytes.TrimSpace(v)
-		}
-	}
-	return nil
-}
-
-// number is a field that is a number. 0: it is none.
-func number(b []byte, name string, base int) uint64 {
-	n, _ := strconv.ParseUint(string(field(b, name)), base, 64)
-	return n
-}
-
 // leader is the id of the task's process.
 func (t *task) leader() int {
 	var b [4096]byte
-	return int(number(t.file("status", b[:]), "Tgid:", 10))
+	return int(notify.Number(t.file("status", b[:]), "Tgid:", 10))
 }
 
 // signalled reports whether a signal waits that the task has a handler for and does not block.
 func (t *task) signalled() bool {
 	var b [4096]byte
-	status := t.file("status", b[:])
-	pending := number(status, "SigPnd:", 16) | number(status, "ShdPnd:", 16)
-	return pending&number(status, "SigCgt:", 16)&^number(status, "SigBlk:", 16) != 0
+	return notify.Signalled(t.file("status", b[:]))
 }
 
 // open is how many descriptors the task has. 0: unknown, before Linux 6.2.
@@ -171,7 +153,7 @@ func (t *task) alone() bool {
 func (t *task) cloexec(fd int) bool {
 	var b [512]byte
 	if n := t.readInfo(fd, b[:]); n > 0 {
-		return number(b[:n], "flags:", 8)&unix.O_CLOEXEC != 0
+		return notify.Number(b[:n], "flags:", 8)&unix.O_CLOEXEC != 0
 	}
 	// The file may belong to an earlier thread with the same number.
 	t.info.Close()
@@ -181,7 +163,7 @@ func (t *task) cloexec(fd int) bool {
 		return false
 	}
 	t.info = sys.FD(info)
-	return number(b[:t.readInfo(fd, b[:])], "flags:", 8)&unix.O_CLOEXEC != 0
+	return notify.Number(b[:t.readInfo(fd, b[:])], "flags:", 8)&unix.O_CLOEXEC != 0
 }
 
 // readInfo reads the file that was opened last, if it is about this descriptor.
