@@ -208,6 +208,16 @@ func workingDir(name string) (string, error) {
 	return dir, nil
 }
 
+// placed adds the place in a configuration file at which a key has a text.
+func (o *runOptions) placed(key, text string, err error) error {
+	if o.place != nil {
+		if at := o.place(key, text); at != "" {
+			return fmt.Errorf("%s: %w", at, err)
+		}
+	}
+	return err
+}
+
 // typed rewords an error so that it names what was typed.
 func (r *runner) typed(err error) error {
 	if e, ok := errors.AsType[*nsrunlib.RuleError](err); ok && e.Index < len(r.o.paths) {
@@ -221,14 +231,21 @@ func (r *runner) typed(err error) error {
 		return usage.Errorf("run", "--%s %s: %s", rule.kind, escape.Quote(rule.pattern), e.Err)
 	}
 	if e, ok := errors.AsType[*nsrunlib.Error](err); ok {
-		if errors.Is(e, nsrunlib.ErrDevice) && r.o.devicePlace != nil {
-			if at := r.o.devicePlace(e.Path); at != "" {
-				return fmt.Errorf("%s: %w", at, e)
+		if errors.Is(e, nsrunlib.ErrDevice) {
+			return r.o.placed("devices", e.Path, e)
+		}
+		if e.Op == "configure" && r.o.has(nsrunlib.StrictPreset) && r.o.has(nsrunlib.WorkspaceRootPreset) {
+			if err := r.o.placed("presets", nsrunlib.WorkspaceRootPreset.String(), e); err != error(e) {
+				return err
 			}
+			return r.o.placed("presets", nsrunlib.StrictPreset.String(), e)
 		}
 		if given, ok := r.given[e.Path]; ok {
 			e.Path = given
 		}
+	}
+	if e, ok := errors.AsType[*nsrunlib.LimitError](err); ok && e.Name != "" {
+		return r.o.placed(e.Name, "", e)
 	}
 	if e, ok := errors.AsType[*overlay.Error](err); ok && errors.Is(e, overlay.ErrRoot) {
 		if given, ok := r.given[e.Path]; ok {

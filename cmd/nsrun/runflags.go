@@ -47,7 +47,7 @@ type runOptions struct {
 	allowUnix                  []string
 	allowUserns, ownIDs        bool
 	devices                    []string
-	devicePlace                func(name string) string // see config.Policy; nil: no file was read
+	place                      func(key, text string) string // see config.Policy; nil: no file was read
 	credentials                []credential.Rule
 	env                        []string
 	clearEnv                   bool

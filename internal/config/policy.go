@@ -99,11 +99,17 @@ func (p *Policy) HomeSize() int64 {
 
 func (p *Policy) Devices() []string { return p.texts(devices) }
 
-// DevicePlace is the place in a file that names a device; empty: a flag names it, or nothing.
-func (p *Policy) DevicePlace(name string) string {
-	for _, item := range p.ofFiles(devices) {
-		if item.Text == name {
-			return item.Pos.String()
+// Place is the place in a file at which a key has a text, or any text if that is empty. It is empty if a flag gives it, or
+// nothing.
+func (p *Policy) Place(key, text string) string {
+	for i := range Keys {
+		if Keys[i].Name != key {
+			continue
+		}
+		for _, item := range p.ofFiles(i) {
+			if text == "" || item.Text == text {
+				return item.Pos.String()
+			}
 		}
 	}
 	return ""

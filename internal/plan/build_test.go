@@ -215,23 +215,23 @@ func TestRefused(t *testing.T) {
 		want string
 	}{
 		{"nothing", func(*Facts, *Policy) {}, ""},
-		{"a rule above", func(f *Facts, p *Policy) { f.Rules = []Rule{write("/home/me/.local")} }, "/home/me/.local would be writable, and so would nsrun's directory /home/me/.local/share/nsrun"},
-		{"a rule for it", func(f *Facts, p *Policy) { f.Paths = []Rule{write("/home/me/.cache/nsrun")} }, "/home/me/.cache/nsrun would be writable, and so would nsrun's directory /home/me/.cache/nsrun"},
+		{"a rule above", func(f *Facts, p *Policy) { f.Rules = []Rule{write("/home/me/.local")} }, "rule 1: /home/me/.local would be writable, and so would nsrun's directory /home/me/.local/share/nsrun"},
+		{"a rule for it", func(f *Facts, p *Policy) { f.Paths = []Rule{write("/home/me/.cache/nsrun")} }, "rule 1: /home/me/.cache/nsrun would be writable, and so would nsrun's directory /home/me/.cache/nsrun"},
 		{"a file of the settings", func(f *Facts, p *Policy) {
 			f.Kept, f.Rules = []Own{{Dir: "/home/me/.config/nsrun", At: "/home/me/.config/nsrun"}}, []Rule{write("/home/me/.config/nsrun/config.toml")}
-		}, "/home/me/.config/nsrun/config.toml in /home/me/.config/nsrun would be writable, and nsrun reads its settings there"},
+		}, "rule 1: /home/me/.config/nsrun/config.toml in /home/me/.config/nsrun would be writable, and nsrun reads its settings there"},
 		{"above the settings", func(f *Facts, p *Policy) {
 			f.Kept, f.Rules = []Own{{Dir: "/home/me/.config/nsrun", At: "/home/me/.config/nsrun"}}, []Rule{write("/home/me/.config")}
-		}, "/home/me/.config would be writable, and so would nsrun's directory /home/me/.config/nsrun"},
+		}, "rule 1: /home/me/.config would be writable, and so would nsrun's directory /home/me/.config/nsrun"},
 		{"a rule beside it", func(f *Facts, p *Policy) { f.Rules = []Rule{write("/home/me/.cache/nsrun2")} }, ""},
-		{"a rule where it really is", func(f *Facts, p *Policy) { f.Own[0].At, f.Rules = "/data/nsrun", []Rule{write("/data")} }, "/data would be writable, and so would nsrun's directory /home/me/.local/share/nsrun"},
-		{"the cache directory", func(f *Facts, p *Policy) { f.Rules = []Rule{write("/home/me/.cache")} }, "/home/me/.cache would be writable, and so would nsrun's directory /home/me/.cache/nsrun"},
+		{"a rule where it really is", func(f *Facts, p *Policy) { f.Own[0].At, f.Rules = "/data/nsrun", []Rule{write("/data")} }, "rule 1: /data would be writable, and so would nsrun's directory /home/me/.local/share/nsrun"},
+		{"the cache directory", func(f *Facts, p *Policy) { f.Rules = []Rule{write("/home/me/.cache")} }, "rule 1: /home/me/.cache would be writable, and so would nsrun's directory /home/me/.cache/nsrun"},
 		{"the cache directory, with copies that are there", func(f *Facts, p *Policy) {
 			f.Rules, f.Own[1].Copies = []Rule{write("/home/me/.cache")}, true
 		}, ""},
 		{"above the cache directory", func(f *Facts, p *Policy) {
 			f.Rules, f.Own[1].Copies, f.Own[0].Dir, f.Own[0].At = []Rule{write("/home/me")}, true, "/d", "/d"
-		}, "/home/me would be writable, and so would nsrun's directory /home/me/.cache/nsrun"},
+		}, "rule 1: /home/me would be writable, and so would nsrun's directory /home/me/.cache/nsrun"},
 		{"a folder that is called playground", func(f *Facts, p *Policy) {
 			m := mounts.Bind("/elsewhere", "/srv/playground")
 			f.InPlace, f.Own[0].At = mounts.Plan{m}, "/srv/playground/nsrun"
@@ -240,7 +240,7 @@ func TestRefused(t *testing.T) {
 		{"a playground elsewhere", func(f *Facts, p *Policy) { f.Playground.Dir, f.Playground.At = "/srv/play", "/srv/play" }, ""},
 		{"a playground elsewhere, writable", func(f *Facts, p *Policy) {
 			f.Playground.Dir, f.Playground.At, f.Rules = "/srv/play", "/srv/play", []Rule{write("/srv")}
-		}, "/srv would be writable, and so would nsrun's directory /srv/play"},
+		}, "rule 1: /srv would be writable, and so would nsrun's directory /srv/play"},
 		{"a link to what is hidden", func(f *Facts, p *Policy) {
 			f.Paths = []Rule{{}, {Access: Show, Found: []Found{{At: "/home/me/.ssh/id", Linked: true, Hidden: true}}}}
 		}, "rule 2: " + ErrHidden.Error()},

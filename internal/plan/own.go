@@ -26,12 +26,27 @@ func (b *building) own() error {
 		}
 		for i, m := range b.mounts {
 			if m.Kind == mounts.KindBind && !m.ReadOnly && b.from[i] != PlaygroundLayer && paths.Inside(m.Target, dir.Dir) {
-				return fmt.Errorf("%s in %s would be writable, and nsrun reads its settings there",
-					escape.Quote(m.Target), escape.Quote(dir.Dir))
+				return b.ofRule(i, fmt.Errorf("%s in %s would be writable, and nsrun reads its settings there",
+					escape.Quote(m.Target), escape.Quote(dir.Dir)))
 			}
 		}
 	}
 	return nil
+}
+
+// ofRule adds to an error about a mount which rule asks for it.
+func (b *building) ofRule(mount int, err error) error {
+	for _, rules := range [...]struct {
+		layer Layer
+		list  []Rule
+	}{{RuleLayer, b.Rules}, {PathLayer, b.Paths}} {
+		for i, rule := range rules.list {
+			if b.from[mount] == rules.layer && slices.ContainsFunc(rule.Found, func(f Found) bool { return f.Bind.Target == b.mounts[mount].Target }) {
+				return &RuleError{rules.layer == PathLayer, i, err}
+			}
+		}
+	}
+	return err
 }
 
 // ownInside shows an empty directory for each hidden one of nsrun's, for an nsrun inside the sandbox.
@@ -71,7 +86,7 @@ func (b *building) keepsOut(own Own) error {
 		case own.Copies && m.Target == path.Dir(own.Dir):
 			continue // ~/.cache: what is hidden in it is a mount point, which cannot be moved
 		case paths.Inside(own.At, m.Target) || paths.Inside(own.Dir, m.Target):
-			return fmt.Errorf("%s would be writable, and so would nsrun's directory %s", escape.Quote(m.Target), escape.Quote(own.Dir))
+			return b.ofRule(i, fmt.Errorf("%s would be writable, and so would nsrun's directory %s", escape.Quote(m.Target), escape.Quote(own.Dir)))
 		}
 	}
 	return nil
