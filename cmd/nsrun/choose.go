@@ -49,8 +49,11 @@ func newestHere() (id string, err error) {
 // eachHere calls f for the sessions of the current project, oldest first. If there is none, the error says so, or why
 // sessions cannot be listed.
 func eachHere(f func(overlay.Info)) error {
-	wd, none := here(), errNoneHere
-	found := false
+	wd, err := here()
+	if err != nil {
+		return err
+	}
+	none, found := errNoneHere, false
 	for in, err := range overlay.List("") {
 		switch {
 		case err != nil && in.ID == "": // else it is one session that cannot be read

@@ -157,7 +157,11 @@ func cmdLog(args []string) int {
 	}
 	list := []executionReport{}
 	everywhere := o.all || o.json || f.ID != "" || f.Path != "" || f.Session != ""
-	of, others := projectFilter(), 0
+	of, err := projectFilter()
+	if err != nil && (!everywhere || f.ID == "last" && f.Path == "") {
+		return console.Fail(err)
+	}
+	others := 0
 	if f.ID == "last" && f.Path == "" && !o.all {
 		if f.ID = newestExecution(reg, f.Session, of); f.ID == "" {
 			_, err := executionID(reg, "last", "")
@@ -239,13 +243,13 @@ func newestExecution(reg *project.Registry, session string, of func(*project.Exe
 
 // projectFilter accepts the executions of the current project: those that have it as a root, or that were started in it
 // without a session.
-func projectFilter() func(e *project.Execution) bool {
-	wd := here()
+func projectFilter() (of func(e *project.Execution) bool, err error) {
+	wd, err := here()
 	at := nsrunlib.FindProject(wd)
 	return func(e *project.Execution) bool {
 		return wd != "" && (slices.ContainsFunc(e.Roots, func(root string) bool { return paths.Inside(wd, root) }) ||
 			len(e.Roots) == 0 && (e.Dir == at || paths.Inside(e.Dir, at) && nsrunlib.FindProject(e.Dir) == at))
-	}
+	}, err
 }
 
 // notInLog says what is wrong with a filter that matched nothing. Nil: the filter is right, and nothing matched.

@@ -60,7 +60,10 @@ func cmdLs(args []string) int {
 	tellRecovered()
 	var infos []overlay.Info
 	others := 0
-	wd := here()
+	wd, err := here()
+	if err != nil && !o.all && !o.json {
+		return console.Fail(err)
+	}
 	for in, err := range overlay.List("") {
 		switch {
 		case err != nil:

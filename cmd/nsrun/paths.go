@@ -79,16 +79,16 @@ func realPath(name string) (string, error) {
 	return filepath.EvalSymlinks(abs)
 }
 
-// here is the current directory without symbolic links, or empty.
-func here() string {
-	wd, err := os.Getwd()
+// here is the current directory without symbolic links.
+func here() (string, error) {
+	wd, err := workDir()
 	if err == nil {
 		wd, err = realPath(wd)
 	}
-	if err != nil {
-		return ""
+	if errors.Is(err, fs.ErrNotExist) {
+		err = os.NewSyscallError("getwd", unix.ENOENT)
 	}
-	return wd
+	return wd, err
 }
 
 // filePath is the absolute path that a word means, with symbolic links in its directory resolved; the file itself may
