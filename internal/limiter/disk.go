@@ -3,6 +3,7 @@
 package limiter
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"sync"
@@ -98,9 +99,9 @@ func (w *diskWatch) reached(r Reading) bool {
 	if w.bytes > 0 && r.Bytes <= w.bytes && grownBytes > w.bytes || w.files > 0 && r.Files <= w.files && grownFiles > w.files {
 		// The file system has grown by more than the limit. Either others wrote that, or the command wrote it where it cannot
 		// be found: to files without a name, or to directories that it closed.
-		bytes, files := unnamed(w.pid)
+		bytes, files, lacks := unnamed(w.pid)
 		r.Bytes, r.Files = r.Bytes+bytes, r.Files+files
-		if r.Partial {
+		if r.Partial || lacks != nil {
 			r.Bytes, r.Files = max(r.Bytes, grownBytes), max(r.Files, grownFiles)
 		}
 	}
@@ -147,24 +148,25 @@ type inode struct{ dev, ino uint64 }
 func inodeOf(st *unix.Statx_t) inode { return inode{unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino} }
 
 // unnamed measures the files on disks that have no name any more, and that pid or its descendants have open.
-func unnamed(pid int) (bytes, files int64) {
+func unnamed(pid int) (bytes, files int64, lacks error) {
 	seen := map[inode]bool{}
-	tree(pid, func(proc string) bool {
-		openFiles(proc, func(name string, st *unix.Statx_t) {
+	lost := tree(pid, func(proc string) bool {
+		err := openFiles(proc, func(name string, st *unix.Statx_t) {
 			if id := inodeOf(st); st.Nlink == 0 && !seen[id] && !inMemory(name) {
 				seen[id] = true
 				bytes, files = bytes+int64(st.Blocks)*512, files+1
 			}
 		})
+		lacks = cmp.Or(lacks, err)
 		return true
 	})
-	return bytes, files
+	return bytes, files, cmp.Or(lacks, lost)
 }
 
 // openFiles calls do for each regular file that a process has open. It does not ask servers of network file systems and
-// FUSE, which may not answer: what the kernel knows of their files is enough.
-func openFiles(proc string, do func(name string, st *unix.Statx_t)) {
-	open, _ := os.ReadDir(proc + "/fd")
+// FUSE, which may not answer: what the kernel knows of their files is enough. See lack for the error.
+func openFiles(proc string, do func(name string, st *unix.Statx_t)) error {
+	open, err := os.ReadDir(proc + "/fd")
 	for _, fd := range open {
 		var st unix.Statx_t
 		name := proc + "/fd/" + fd.Name()
@@ -172,6 +174,7 @@ func openFiles(proc string, do func(name string, st *unix.Statx_t)) {
 			do(name, &st)
 		}
 	}
+	return lack(err)
 }
 
 // inMemory reports whether a file is on a tmpfs: it is a memfd, or in the sandbox's /tmp.

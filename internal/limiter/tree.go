@@ -4,9 +4,12 @@ package limiter
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/nsrun/nsrun/mounts"
 )
@@ -37,18 +40,20 @@ func hides(infos []mounts.Info) (hidden bool) {
 const mostProcs = 50_000
 
 // tree calls do for processes from pid downwards, with their directories in /proc, until that returns false. In a
-// sandbox all are descendants of PID 1.
-func tree(pid int, do func(proc string) (more bool)) {
+// sandbox all are descendants of PID 1. It returns an error of lack, after which some may be missing.
+func tree(pid int, do func(proc string) (more bool)) (lacks error) {
 	todo := []int{pid}
 	for range mostProcs {
 		if len(todo) == 0 {
-			return
+			return lacks
 		}
 		proc := "/proc/" + strconv.Itoa(todo[0])
 		todo = todo[1:]
-		tasks, _ := os.ReadDir(proc + "/task")
+		tasks, err := os.ReadDir(proc + "/task")
+		lacks = cmp.Or(lacks, lack(err))
 		for _, task := range tasks {
-			children, _ := os.ReadFile(proc + "/task/" + task.Name() + "/children")
+			children, err := os.ReadFile(proc + "/task/" + task.Name() + "/children")
+			lacks = cmp.Or(lacks, lack(err))
 			for child := range bytes.FieldsSeq(children) {
 				if n, err := strconv.Atoi(string(child)); err == nil {
 					todo = append(todo, n)
@@ -56,7 +61,19 @@ func tree(pid int, do func(proc string) (more bool)) {
 			}
 		}
 		if !do(proc) {
-			return
+			return lacks
 		}
 	}
+	return lacks
+}
+
+// lack returns an error if it says that this process could not look: it has too many open files, for example because a
+// command made it hold as many sockets. Otherwise what it looked at may have gone.
+func lack(err error) error {
+	for _, e := range [...]syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
+		if errors.Is(err, e) {
+			return e
+		}
+	}
+	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -70,4 +72,33 @@ func TestRootOfAnother(t *testing.T) {
 	}
 	_ = in.Close()
 	_ = cmd.Wait()
+}
+
+// TestBlind: what cannot be measured, because too many files are open, is not taken for nothing.
+func TestBlind(t *testing.T) {
+	fd, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.Close(fd)
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(fd), Max: before.Max}, nil); err != nil {
+		t.Fatal(err)
+	}
+	w := usageWatch{pid: os.Getpid(), pids: 1, bytes: 1}
+	u := w.look()
+	_, _, lacks := unnamed(os.Getpid())
+	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, &before, nil); err != nil {
+		t.Fatal(err)
+	}
+	if w.lacks == nil || lacks == nil {
+		t.Errorf("with no descriptor to be had: %+v, %v, %v", u, w.lacks, lacks)
+	}
+	w = usageWatch{pid: os.Getpid(), pids: 1}
+	if u := w.look(); w.lacks != nil || !w.reached(u) {
+		t.Errorf("afterwards: %+v, %v", u, w.lacks)
+	}
 }

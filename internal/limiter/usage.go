@@ -4,6 +4,7 @@ package limiter
 
 import (
 	"bytes"
+	"cmp"
 	"os"
 	"strconv"
 	"sync"
@@ -24,6 +25,7 @@ type usageWatch struct {
 	stop        chan struct{} // nil: it was not started
 	done        sync.WaitGroup
 	over        limits.Name // after end: the limit that was reached; empty: none
+	lacks       error       // why a measurement is not complete
 	most        usage
 }
 
@@ -63,7 +65,7 @@ func (w *usageWatch) begin(pid int, kill func()) {
 			case <-timer.C:
 			}
 			began := time.Now()
-			if w.reached(w.look()) {
+			if w.reached(w.look()) || w.lacks != nil { // what cannot be measured is not held
 				kill()
 				return
 			}
@@ -113,6 +115,13 @@ func (w *usageWatch) state(o *limits.Outcome) {
 	o.Killed = o.Hit
 }
 
+// read reads a small file in /proc.
+func (w *usageWatch) read(name string) []byte {
+	b, err := os.ReadFile(name)
+	w.lacks = cmp.Or(w.lacks, lack(err))
+	return b
+}
+
 // look measures. It first takes a number that is never less than what processes use, because for the exact one the
 // kernel has to walk through their memory.
 func (w *usageWatch) look() (u usage) {
@@ -120,13 +129,14 @@ func (w *usageWatch) look() (u usage) {
 	var procs []string
 	u.pids = -1 // PID 1 is not the command's
 	over := func() bool { return w.pids > 0 && u.pids > w.pids }
-	tree(w.pid, func(proc string) (more bool) {
+	w.lacks = cmp.Or(w.lacks, tree(w.pid, func(proc string) (more bool) {
 		procs = append(procs, proc)
-		tasks, _ := os.ReadDir(proc + "/task")
+		tasks, err := os.ReadDir(proc + "/task")
+		w.lacks = cmp.Or(w.lacks, lack(err))
 		u.pids += int64(len(tasks))
-		resident += statm(proc)
+		resident += w.statm(proc)
 		return !over()
-	})
+	}))
 	if w.bytes == 0 || over() {
 		return u
 	}
@@ -136,9 +146,9 @@ func (w *usageWatch) look() (u usage) {
 	}
 	own, shared := int64(0), int64(0)
 	for _, proc := range procs {
-		a, s, ok := rollup(proc)
+		a, s, ok := w.rollup(proc)
 		if !ok {
-			a, s = statm(proc), 0
+			a, s = w.statm(proc), 0
 		}
 		own, shared = own+a, shared+s
 	}
@@ -147,8 +157,8 @@ func (w *usageWatch) look() (u usage) {
 }
 
 // statm returns how much memory of a process is resident, with what it shares with others.
-func statm(proc string) int64 {
-	b, _ := os.ReadFile(proc + "/statm")
+func (w *usageWatch) statm(proc string) int64 {
+	b := w.read(proc + "/statm")
 	fields := bytes.Fields(b)
 	if len(fields) < 2 {
 		return 0
@@ -159,8 +169,8 @@ func statm(proc string) int64 {
 
 // rollup returns a process's own memory and its share of memory that several processes have: anonymous memory, also in
 // swap (own), and files in memory that it has mapped (shared). Not ok: the kernel does not tell.
-func rollup(proc string) (own, shared int64, ok bool) {
-	b, _ := os.ReadFile(proc + "/smaps_rollup")
+func (w *usageWatch) rollup(proc string) (own, shared int64, ok bool) {
+	b := w.read(proc + "/smaps_rollup")
 	for line := range bytes.Lines(b) {
 		fields := bytes.Fields(line)
 		if len(fields) < 2 {
@@ -187,6 +197,7 @@ func (w *usageWatch) files(procs []string) (bytes int64) {
 	for _, dir := range [...]string{"tmp", "var/tmp", "run", "dev/shm", "dev"} {
 		fd, err := sys.Openat2(int(root.Fd()), dir, unix.O_PATH, 0, unix.RESOLVE_IN_ROOT)
 		if err != nil {
+			w.lacks = cmp.Or(w.lacks, lack(err))
 			continue
 		}
 		var st, host unix.Stat_t
@@ -198,7 +209,7 @@ func (w *usageWatch) files(procs []string) (bytes int64) {
 		}
 		unix.Close(fd)
 	}
-	return bytes + memfds(procs)
+	return bytes + w.memfds(procs)
 }
 
 // enter opens the root of the sandbox, which all processes in it share. An ordinary user cannot open that of PID 1.
@@ -217,6 +228,7 @@ func (w *usageWatch) enter(procs []string) *os.File {
 func (w *usageWatch) rootOf(proc string) *os.File {
 	held, err := os.Open(proc)
 	if err != nil {
+		w.lacks = cmp.Or(w.lacks, lack(err))
 		return nil
 	}
 	defer held.Close()
@@ -236,15 +248,15 @@ func (w *usageWatch) rootOf(proc string) *os.File {
 }
 
 // memfds returns the size of files in memory without a name that processes have open.
-func memfds(procs []string) (bytes int64) {
+func (w *usageWatch) memfds(procs []string) (bytes int64) {
 	seen := map[inode]bool{}
 	for _, proc := range procs {
-		openFiles(proc, func(name string, st *unix.Statx_t) {
+		w.lacks = cmp.Or(w.lacks, openFiles(proc, func(name string, st *unix.Statx_t) {
 			if id := inodeOf(st); st.Nlink == 0 && !seen[id] && inMemory(name) {
 				seen[id] = true
 				bytes += int64(st.Blocks) * 512
 			}
-		})
+		}))
 	}
 	return bytes
 }
