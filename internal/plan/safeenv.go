@@ -166,7 +166,9 @@ func secretLogin(value string) bool {
 
 // secretKeys are the ends of names of settings in values: parameters of URLs, fields of connection
 // strings and of JSON, options of programs.
-var secretKeys = [...]string{"password", "passwd", "pwd", "secret", "token", "api_key", "apikey", "accesskey", "accountkey", "signature"}
+var secretKeys = [...]string{"password", "passwd", "pwd", "secret", "token", "api_key", "apikey", "accesskey", "accountkey", "signature",
+	"access_key", "secretkey", "secret_key", "privatekey", "private_key", "credential",
+}
 
 func secretSetting(value string) bool {
 	for rest := value; ; {
@@ -192,11 +194,12 @@ func secretSetting(value string) bool {
 		if n := i - len(key); n >= 0 && strings.EqualFold(rest[n:i], key) {
 			return true
 		}
-		name := strings.TrimRight(rest[:i], " ")
+		name := strings.TrimRight(rest[:i], " \t\r\n")
 		rest = rest[i+1:]
-		// A string in JSON that is not empty.
-		text, isText := strings.CutPrefix(strings.TrimLeft(rest, " "), `"`)
-		if name, ok := strings.CutSuffix(name, `"`); ok && isText && !strings.HasPrefix(text, `"`) && secretKey(name) {
+		// A string in JSON that is not empty; in JSON in a string of JSON, backslashes are before the quotes.
+		text, isText := strings.CutPrefix(strings.TrimLeft(rest, " \t\r\n\\"), `"`)
+		name, ok := strings.CutSuffix(name, `"`)
+		if ok && isText && !strings.HasPrefix(strings.TrimLeft(text, `\`), `"`) && secretKey(strings.TrimRight(name, `\`)) {
 			return true
 		}
 	}

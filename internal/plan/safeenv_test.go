@@ -46,6 +46,7 @@ func TestSafeEnv(t *testing.T) {
 		"http_proxy=u:p@h:3128", "MONGO_URI=mongodb+srv://u:p@h/db", "REDIS_URL=redis://:p@h", "AMQP=amqp://u:p@h//", "CELERY=x;amqp://u:p@h", "JDBC=jdbc:postgresql://h/db?user=a&password=b", "SQL=Server=h;User=sa;Pwd=x",
 		"JAVA_TOOL_OPTIONS=-Djavax.net.ssl.keyStorePassword=x", "AZ=DefaultEndpointsProtocol=https;AccountKey=x==", "FEED=https://h/feed?token=x", "GRADLE_OPTS=-Psigning.password=x",
 		"A={\"token\":\"x\"}", "A={\"db\": {\"adminPassword\" : \"x\"}}",
+		"A={\"token\"\n:\t\"x\"}", `A="{\"client_secret\":\"x\"}"`, `A={"access_key":"x"}`, "A=private_key=x",
 		// Ways to services, and to other code.
 		"SSH_AUTH_SOCK=/x", "DBUS_SESSION_BUS_ADDRESS=x", "DISPLAY=:0", "WAYLAND_DISPLAY=x", "XDG_RUNTIME_DIR=/x", "SWAYSOCK=/x", "I3SOCK=/x", "NVIM=/x", "KITTY_LISTEN_ON=unix:@x", "VSCODE_IPC_HOOK_CLI=/x", "CONTAINER_HOST=x",
 		"LD_PRELOAD=/x", "BASH_ENV=/x", "GIT_SSH_COMMAND=x", "GIT_CONFIG_COUNT=1", "GIT_ASKPASS=x", "BASH_FUNC_x%%=() { :; }", "PROMPT_COMMAND=x",
@@ -66,7 +67,7 @@ func TestSafeEnv(t *testing.T) {
 		"TOKENIZERS_PARALLELISM=false", "TOKENIZERS_PARALLELISM=4", "CLAUDE_CODE_MAX_OUTPUT_TOKENS=32000", "SECRET_SCANNING=true", "USE_AUTH_TOKEN=false", "PASSWORD_AUTHENTICATION=on", "TOKEN_CACHE=yes", "TF_LOG=debug", "HTTP_PROXY=http://proxy.example.org:3128", "NO_PROXY=localhost,127.0.0.1,.example.org", "REPO=git@github.com:me/x.git",
 		"REPO=ssh://git@host/x", "REMOTE=ssh://me@host:22/x", "REPO=git+ssh://me@host/x", "IMAGE=alpine:3@sha256:" + digits, "IMAGE=reg.example.org/x:1@sha256:" + digits, "URL=https://cdn.example.org/npm/@acme/x@1.2.3/index.js", "URL=http://localhost:8080/@me", "EMAIL=me@example.org",
 		"GIT_AUTHOR_NAME=me", "GIT_COMMITTER_EMAIL=me@example.org", "PS1=\\u@\\h:\\w$ ", "MAILCHECK=60", "HISTFILE=/home/me/.hist", "WINDOWID=1", "UUID=6ba7b810-9dad-11d1-80b4-00c04fd430c8", "EMPTY=", "SOME_PASSWORD=",
-		"A={\"token\":\"\",\"tokens\":\"x\",\"password\":true}", "A=\"token\"",
+		"A={\"token\":\"\",\"tokens\":\"x\",\"password\":true}", "A=\"token\"", `A="{\"token\":\"\"}"`,
 	} {
 		if got := SafeEnv([]string{kv}); len(got) != 1 {
 			t.Errorf("%s does not pass", kv)
