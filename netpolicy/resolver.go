@@ -17,7 +17,7 @@ import (
 
 const (
 	maxQueries   = 128              // answered at the same time
-	maxConns     = 16               // TCP connections at the same time
+	maxConns     = maxQueries       // TCP connections at the same time: without namespaces, each C library asks over one
 	idle         = 10 * time.Second // a TCP connection may be silent so long
 	maxToldTTL   = 5 * time.Minute  // nobody is told a longer time to live
 	hostsTTL     = time.Minute      // of what ParseHosts has read, and of PTR

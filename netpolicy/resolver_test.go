@@ -627,19 +627,22 @@ func TestLearningNames(t *testing.T) {
 	}
 }
 
-// TestSlowClient: a connection that sends half a question does not hold up others, nor the
-// end.
+// TestSlowClient: as many connections as there can be questions do not hold up others, nor the end, if each sends half of
+// one.
 func TestSlowClient(t *testing.T) {
 	testenv.Leaks(t)
 	r := &netpolicy.Resolver{Table: newTable(t, "a.test"), Hosts: netpolicy.ParseHosts("203.0.113.1 a.test")}
 	address, stop, result := serve(t, r)
-	c, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := c.Write([]byte{0, 40, 1}); err != nil {
-		t.Fatal(err)
+	var c net.Conn
+	for range 100 {
+		var err error
+		if c, err = net.Dial("tcp", address); err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.Write([]byte{0, 40, 1}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	m, _, err := (&dns.Client{Net: "tcp"}).Exchange(question("a.test", dns.TypeA), address)
 	if err != nil || len(m.Answer) != 1 {
