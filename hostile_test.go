@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
@@ -193,5 +195,40 @@ func TestNoQuestionAboutTheKernel(t *testing.T) {
 	}
 	if len(a.questions) > 0 {
 		t.Errorf("asked %+v", a.questions)
+	}
+}
+
+// TestOverlayAttributes: attributes of overlayfs that a command left on files of a project lead the next session
+// nowhere. The control: without them it sees the files.
+func TestOverlayAttributes(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t, "d/x", "f", "secret/s")
+	p := filepath.Join(dir, "p")
+	secret := filepath.Join(p, "secret")
+	for name, text := range map[string]string{"d/x": "own\n", "f": "own\n", "secret/s": "SECRET\n"} {
+		if err := os.WriteFile(filepath.Join(p, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := nsrun.Config{Project: p, Rules: []nsrun.Rule{{Mode: nsrun.Blocked, Pattern: secret}}}
+	const read = "cat d/* f 2>/dev/null; grep -r SECRET . 2>/dev/null; true"
+	if got := sh(t, runner(t, config), read); got != "own\nown\n" {
+		t.Errorf("the control: %q", got)
+	}
+	for _, to := range []string{"/p/secret", "/secret", "secret", "../secret", secret, secret + "/s"} {
+		for _, mark := range []struct{ name, attribute, text string }{
+			{"d", "user.overlay.redirect", to}, {"f", "user.overlay.redirect", to}, {"f", "user.overlay.metacopy", ""}, {"d", "user.overlay.opaque", "x"},
+		} {
+			err := unix.Setxattr(filepath.Join(p, mark.name), mark.attribute, []byte(mark.text), 0)
+			if err == unix.ENOTSUP {
+				testenv.Skip(t, "xattr", "user.* attributes on this file system: "+err.Error())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := sh(t, runner(t, config), read); strings.Contains(got, "SECRET") {
+			t.Errorf("with %s: %q", to, got)
+		}
 	}
 }
