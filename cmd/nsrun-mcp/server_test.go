@@ -28,7 +28,7 @@ import (
 func TestTool(t *testing.T) {
 	p := newPlace(t)
 	for _, version := range versions {
-		c := p.connect(version, nil, "--timeout", "10m", "--rw", p.at("home"))
+		c := p.connect(version, nil, "--timeout", "10m", "--rw", p.at("bin"))
 		list, err := c.ListTools(t.Context(), nil)
 		if err != nil || len(list.Tools) != 1 {
 			t.Fatalf("%s: %v, %v", version, list, err)
@@ -39,7 +39,7 @@ func TestTool(t *testing.T) {
 		}
 		for _, want := range []string{
 			p.at("p"), "$HOME/playground", "the rest of $HOME", "Everything else is read-only", "does not have access to the network",
-			"set the `network` parameter to `true`", "asked every time", "A command is ended after 10m0s", p.at("home"), "the project when the command has ended",
+			"set the `network` parameter to `true`", "asked every time", "A command is ended after 10m0s", p.at("bin"), "the project when the command has ended",
 		} {
 			if !strings.Contains(tool.Description, want) {
 				t.Errorf("the description says nothing of %q:\n%s", want, tool.Description)
@@ -926,6 +926,7 @@ func TestStart(t *testing.T) {
 		{"--rw /none", "nsrun: mcp: --rw /none: no such path\n"},
 		{"--project " + p.at("p/file"), "nsrun: mcp: use as project " + p.at("p/file") + ": not a directory\n"},
 		{"--project /", "nsrun: mcp: the project would be /, which contains nsrun's state directory (try: --project DIR)\n"},
+		{"--rw " + p.at("home"), "nsrun: mcp: --rw " + p.at("home") + ": " + p.at("home") + " would be writable, and so would nsrun's directory " + p.at("home/.local/state/nsrun") + "\n"},
 		{"--project " + p.at("home"), "nsrun: mcp: the project would be " + p.at("home") + ", which contains nsrun's state directory (try: --project DIR)\n"},
 		{"--bogus", "nsrun: mcp: flag provided but not defined: -bogus\n"},
 		{"word", "nsrun: mcp: takes no arguments: the agent's program sends the commands\n"},
