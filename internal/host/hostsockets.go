@@ -3,8 +3,6 @@
 package host
 
 import (
-	"bytes"
-	"encoding/binary"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,76 +24,19 @@ type namedSocket struct {
 	ino  uint32 // the lower half of the inode number
 }
 
-// diagSockets asks the kernel for the sockets of this network namespace.
-func diagSockets() ([]namedSocket, error) {
-	n, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+// diagSockets asks the kernel for the sockets of this network namespace that have files.
+func diagSockets() (list []namedSocket, err error) {
+	seen := make(map[namedSocket]bool)
+	err = sys.UnixSockets(0, func(u sys.UnixSocket) {
+		if s := (namedSocket{u.Name, u.FileIno}); u.HasFile && s.name != "" && !seen[s] {
+			seen[s] = true
+			list = append(list, s)
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	fd := sys.FD(n)
-	defer fd.Close()
-	const (
-		byFamily, showNameAndVFS = 20, 3
-		header, message          = unix.SizeofNlMsghdr, 16
-	)
-	// struct nlmsghdr, struct unix_diag_req
-	q := make([]byte, header+24)
-	binary.NativeEndian.PutUint32(q, uint32(len(q)))
-	binary.NativeEndian.PutUint16(q[4:], byFamily)
-	binary.NativeEndian.PutUint16(q[6:], unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
-	q[header] = unix.AF_UNIX
-	binary.NativeEndian.PutUint32(q[header+4:], ^uint32(0)) // in all states
-	binary.NativeEndian.PutUint32(q[header+12:], showNameAndVFS)
-	if err := sys.Retry(func() error { return unix.Sendto(int(fd), q, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}) }); err != nil {
-		return nil, err
-	}
-	var list []namedSocket
-	seen := make(map[namedSocket]bool)
-	for buf := make([]byte, 16<<10); ; {
-		n, err := fd.Read(buf)
-		if err != nil {
-			return nil, err
-		}
-		for b := buf[:n]; len(b) >= header; {
-			size := int(binary.NativeEndian.Uint32(b))
-			if size < header || size > len(b) {
-				return nil, unix.EBADMSG
-			}
-			switch binary.NativeEndian.Uint16(b[4:]) {
-			case unix.NLMSG_DONE:
-				return list, nil
-			case unix.NLMSG_ERROR:
-				return nil, unix.ENOTSUP
-			}
-			if s, ok := diagnosed(b[min(size, header+message):size]); ok && !seen[s] {
-				seen[s] = true
-				list = append(list, s)
-			}
-			b = b[min(len(b), (size+3)&^3):]
-		}
-	}
-}
-
-// diagnosed reads the attributes of a socket; ok if it has a file.
-func diagnosed(b []byte) (s namedSocket, ok bool) {
-	const attrName, attrVFS = 0, 1
-	for len(b) >= 4 {
-		size := int(binary.NativeEndian.Uint16(b))
-		if size < 4 || size > len(b) {
-			break
-		}
-		value := b[4:size]
-		switch binary.NativeEndian.Uint16(b[2:]) {
-		case attrName:
-			s.name = string(bytes.TrimRight(value, "\x00"))
-		case attrVFS:
-			if ok = len(value) >= 8; ok {
-				s.ino = binary.NativeEndian.Uint32(value)
-			}
-		}
-		b = b[min(len(b), (size+3)&^3):]
-	}
-	return s, ok && s.name != ""
+	return list, nil
 }
 
 type socketFinder struct {

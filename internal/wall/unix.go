@@ -174,49 +174,19 @@ func fileSystem(file sys.FD) (major, minor uint32) {
 
 // boundTo asks the kernel which file a unix socket is bound to, and whether the socket listens.
 func boundTo(ino uint64) (file socketFile, listens bool, e syscall.Errno) {
-	made, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
-	if err != nil {
-		return file, false, errnoOf(err)
-	}
-	fd := sys.FD(made)
-	defer fd.Close()
-	const (
-		byFamily, showVFS, attrVFS = 20, 2, 1 // SOCK_DIAG_BY_FAMILY, UDIAG_SHOW_VFS, UNIX_DIAG_VFS
-		header, message            = unix.SizeofNlMsghdr, 16
-		stateListen                = 10 // TCP_LISTEN, which unix sockets have too
-	)
-	// struct nlmsghdr, struct unix_diag_req
-	q := make([]byte, header+24)
-	binary.NativeEndian.PutUint32(q, uint32(len(q)))
-	binary.NativeEndian.PutUint16(q[4:], byFamily)
-	binary.NativeEndian.PutUint16(q[6:], unix.NLM_F_REQUEST)
-	q[header] = unix.AF_UNIX
-	binary.NativeEndian.PutUint32(q[header+8:], uint32(ino))
-	binary.NativeEndian.PutUint32(q[header+12:], showVFS)
-	binary.NativeEndian.PutUint64(q[header+16:], ^uint64(0)) // any cookie
-	if err := sys.Retry(func() error { return unix.Sendto(made, q, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}) }); err != nil {
-		return file, false, errnoOf(err)
-	}
-	b := make([]byte, 512)
-	size, err := fd.Read(b)
-	if err != nil {
-		return file, false, errnoOf(err)
-	}
-	// struct unix_diag_msg, and the attribute
-	b = b[:size]
-	if size < header+message || binary.NativeEndian.Uint16(b[4:]) != byFamily || binary.NativeEndian.Uint32(b[header+4:]) != uint32(ino) {
-		return file, false, syscall.EOPNOTSUPP
-	}
-	listens = b[header+2] == stateListen
-	for b = b[header+message:]; len(b) >= 12; {
-		length := int(binary.NativeEndian.Uint16(b))
-		if binary.NativeEndian.Uint16(b[2:]) == attrVFS && length >= 12 {
-			dev := binary.NativeEndian.Uint32(b[8:]) // as the kernel keeps it, with 20 bits for the minor number
-			file = socketFile{binary.NativeEndian.Uint32(b[4:]), dev >> 20, dev & (1<<20 - 1)}
+	e = syscall.EOPNOTSUPP // unless the kernel answers about this socket
+	err := sys.UnixSockets(uint32(ino), func(u sys.UnixSocket) {
+		if u.Ino != uint32(ino) {
+			return
 		}
-		b = b[min(len(b), max(4, (length+3)&^3)):]
+		if listens, e = u.Listens, 0; u.HasFile {
+			file = socketFile{u.FileIno, u.FileDev >> 20, u.FileDev & (1<<20 - 1)}
+		}
+	})
+	if err != nil {
+		return socketFile{}, false, errnoOf(err)
 	}
-	return file, listens, 0
+	return file, listens, e
 }
 
 // pair gives the caller a pair of sockets whose messages have no address.
