@@ -48,13 +48,12 @@ func executionTime(id string) time.Time {
 }
 
 func (e *Execution) record() *executionRecord {
-	rec := &executionRecord{
+	return &executionRecord{
 		ID: e.ID, Session: text(e.Session), Command: texts(e.Command), Dir: text(e.Dir), Roots: texts(e.Roots),
 		Began: nanos(e.Began), Ended: nanos(e.Ended), ExitCode: e.ExitCode, Signal: text(e.Signal), TimedOut: e.TimedOut,
 		Denied: texts(e.Denied), Network: text(e.Network), Backend: text(e.Backend), Engine: text(e.Engine), State: text(e.State),
 		More: e.More,
 	}
-	return rec
 }
 
 // execution returns the Execution of a record. temp is the directory of before-versions.

@@ -140,9 +140,9 @@ func MakeTop() (*Group, error) {
 		if parent, err = open(int(root), place); err != nil {
 			continue
 		}
-		Clean(parent)
+		clean(parent)
 		var g *Group
-		if g, err = Make(parent); err != nil {
+		if g, err = makeGroup(parent); err != nil {
 			parent.Close()
 			continue
 		}
@@ -155,11 +155,11 @@ func MakeTop() (*Group, error) {
 	return nil, err
 }
 
-// tries is how often Make tries again after somebody has removed the cgroup.
+// tries is how often makeGroup tries again after somebody has removed the cgroup.
 const tries = 100
 
-// Make makes a cgroup, which then owns parent.
-func Make(parent sys.FD) (*Group, error) {
+// makeGroup makes a cgroup, which then owns parent.
+func makeGroup(parent sys.FD) (*Group, error) {
 	for try := 0; ; try++ {
 		name := prefix + strconv.FormatUint(rand.Uint64(), 36)
 		err := unix.Mkdirat(int(parent), name, 0o755)
@@ -212,23 +212,25 @@ func lockGroup(dir sys.FD, access int, kind int16) (sys.FD, error) {
 	return sys.FD(fd), nil
 }
 
-// Abandon leaves the cgroup to the next Clean, as if this process had ended.
+// Abandon leaves the cgroup to be cleaned up later, as if this process had ended.
 func (g *Group) Abandon() {
 	g.lock.Close()
 	g.lock = sys.None
 }
 
 // Child makes a cgroup in g.
-func (g *Group) Child() (*Group, error) {
-	parent, err := open(int(g.Dir.Fd()), ".")
+func (g *Group) Child() (*Group, error) { return makeIn(int(g.Dir.Fd())) }
+
+func makeIn(dir int) (*Group, error) {
+	parent, err := open(dir, ".")
 	if err != nil {
 		return nil, err
 	}
-	c, err := Make(parent)
+	g, err := makeGroup(parent)
 	if err != nil {
 		parent.Close()
 	}
-	return c, err
+	return g, err
 }
 
 // ID is the kernel's number of the cgroup.
@@ -275,12 +277,10 @@ func (g *Group) DiscardV1() {
 		removeChildren(int(g.Dir.Fd()))
 		err := unix.Unlinkat(int(g.parent), g.Name, unix.AT_REMOVEDIR)
 		if err != unix.EBUSY || time.Now().After(deadline) {
-			break // what stays is left to Clean
+			break // what stays is left to Place.Clean
 		}
 	}
-	g.lock.Close()
-	_ = g.Dir.Close()
-	g.parent.Close()
+	g.close()
 }
 
 // killFile takes a word at which the kernel kills all processes in a cgroup (Linux 5.14).
@@ -340,10 +340,14 @@ func (g *Group) killListed() error {
 func (g *Group) Remove() error {
 	removeChildren(int(g.Dir.Fd()))
 	err := unix.Unlinkat(int(g.parent), g.Name, unix.AT_REMOVEDIR)
+	g.close()
+	return err
+}
+
+func (g *Group) close() {
 	g.lock.Close()
 	_ = g.Dir.Close()
 	g.parent.Close()
-	return err
 }
 
 // removeChildren removes empty cgroups that somebody inside made.
@@ -357,8 +361,8 @@ func removeChildren(at int) {
 	}
 }
 
-// Clean removes cgroups of nsrun that nobody has locked and that have no processes.
-func Clean(parent sys.FD) {
+// clean removes cgroups of nsrun that nobody has locked and that have no processes.
+func clean(parent sys.FD) {
 	for _, name := range subdirs(int(parent)) {
 		if !strings.HasPrefix(name, prefix) {
 			continue
@@ -368,7 +372,7 @@ func Clean(parent sys.FD) {
 			continue
 		}
 		if lock, err := lockGroup(dir, unix.O_RDWR, unix.F_WRLCK); err == nil {
-			Clean(dir)
+			clean(dir)
 			_ = unix.Unlinkat(int(parent), name, unix.AT_REMOVEDIR)
 			lock.Close()
 		}

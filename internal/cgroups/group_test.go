@@ -66,7 +66,7 @@ func TestMountTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := Make(parent)
+	g, err := makeGroup(parent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestMountTree(t *testing.T) {
 		t.Error("it cannot hold processes")
 	}
 	// Nobody in use is taken away, and nobody's is.
-	Clean(g.parent)
+	clean(g.parent)
 	if _, err := g.Read("cgroup.procs"); err != nil {
 		t.Errorf("it was removed: %v", err)
 	}
@@ -103,7 +103,7 @@ func TestCleaners(t *testing.T) {
 				case <-ended:
 					return
 				default:
-					Clean(sys.FD(top.Dir.Fd()))
+					clean(sys.FD(top.Dir.Fd()))
 				}
 			}
 		})
@@ -164,7 +164,7 @@ func TestLockedByOthers(t *testing.T) {
 		t.Errorf("nobody else has it: %v", err)
 	}
 	lock.Close()
-	Clean(sys.FD(top.Dir.Fd()))
+	clean(sys.FD(top.Dir.Fd()))
 	if _, err := g.Read("cgroup.procs"); err != nil {
 		t.Errorf("it was removed: %v", err)
 	}

@@ -20,20 +20,10 @@ type Place struct{ Dir sys.FD }
 
 func (p *Place) Close() { p.Dir.Close() }
 
-func (p *Place) Make() (*Group, error) {
-	parent, err := open(int(p.Dir), ".")
-	if err != nil {
-		return nil, err
-	}
-	g, err := Make(parent)
-	if err != nil {
-		parent.Close()
-	}
-	return g, err
-}
+func (p *Place) Make() (*Group, error) { return makeIn(int(p.Dir)) }
 
 // Clean removes what killed processes of nsrun have left in the place.
-func (p *Place) Clean() { Clean(p.Dir) }
+func (p *Place) Clean() { clean(p.Dir) }
 
 // Find finds the nearest cgroup of v2, from that of this process upward, in which this process can make cgroups with as
 // many of the wanted controllers as possible. Nil: there is none.
@@ -112,10 +102,7 @@ func Write(dir int, name, text string) error {
 // FindV1 finds the cgroup of this process in the hierarchy of v1 that has a controller, if this process can make
 // cgroups there. Nil: it cannot, or no hierarchy of v1 has the controller.
 func FindV1(controller string) *Place {
-	b, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return nil
-	}
+	b, _ := os.ReadFile("/proc/self/cgroup")
 	own := ""
 	for line := range bytes.Lines(b) {
 		f := strings.SplitN(strings.TrimSuffix(string(line), "\n"), ":", 3)

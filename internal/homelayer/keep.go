@@ -56,19 +56,12 @@ func Keep(layer, home, name string, o KeepOptions) (list []Kept, err error) {
 		return fail(ErrNotThere)
 	}
 	defer l.close()
-	if l.lock, err = openAt(l.dir, lockName, unix.O_RDWR); err != nil {
+	if err = l.openAlone(); err != nil {
 		return fail(err)
 	}
-	ok, err := alone(l.lock)
-	if ok {
-		if err = l.tidyKept(); err == nil {
-			ok, err = l.mergeRuns()
-		}
-	}
-	if err != nil {
+	if ok, err := l.mergeRuns(); err != nil {
 		return fail(err)
-	}
-	if !ok {
+	} else if !ok {
 		return fail(ErrBusy)
 	}
 	upper, err := openSub(l.dir, upperName)

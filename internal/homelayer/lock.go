@@ -40,6 +40,22 @@ func share(f sys.FD) (ok bool, err error) {
 	}
 }
 
+// openAlone opens the lock of l, whose directory is open, and takes it as alone does. It then removes what an interrupted
+// Keep left behind. ErrBusy: a command uses the layer.
+func (l *Layer) openAlone() (err error) {
+	if l.lock, err = openAt(l.dir, lockName, unix.O_RDWR); err != nil {
+		return err
+	}
+	ok, err := alone(l.lock)
+	if err == nil && !ok {
+		err = ErrBusy
+	}
+	if err == nil {
+		err = l.tidyKept()
+	}
+	return err
+}
+
 // alone takes both locks, to merge or remove, or neither.
 func alone(f sys.FD) (ok bool, err error) {
 	if ok, err = lock(f, unix.F_WRLCK, writing); !ok {

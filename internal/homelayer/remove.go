@@ -36,17 +36,7 @@ func Remove(path string) error {
 		return fail(err)
 	}
 	defer l.close()
-	if l.lock, err = openAt(l.dir, lockName, unix.O_RDWR); err != nil {
-		return fail(err)
-	}
-	ok, err := alone(l.lock)
-	if err != nil {
-		return fail(err)
-	}
-	if !ok {
-		return fail(ErrBusy)
-	}
-	if err = l.tidyKept(); err != nil {
+	if err = l.openAlone(); err != nil {
 		return fail(err)
 	}
 	name, gone := filepath.Base(path), goneBegin+sys.RandomText(12)

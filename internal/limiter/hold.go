@@ -84,8 +84,13 @@ func (x *Hold) makeV2(h *Host, in *os.File) error {
 	} else if have := cgroups.EnableAbove(in, want.Names()); len(have) < len(want.Names()) {
 		return fmt.Errorf("the cgroup of the network's rules has no controllers for limits, but %v of %v (try: --net-by broker)", have, want.Names())
 	}
-	for _, s := range limits.SettingsV2(x.limits, want) {
-		err := cgroups.Write(int(x.v2.Fd()), s.File, s.Text)
+	return set(x.v2, limits.SettingsV2(x.limits, want))
+}
+
+// set writes limits to the files of a cgroup.
+func set(cgroup *os.File, list []limits.Setting) error {
+	for _, s := range list {
+		err := cgroups.Write(int(cgroup.Fd()), s.File, s.Text)
 		if err != nil && !(s.Optional && errors.Is(err, unix.ENOENT)) {
 			return fmt.Errorf("set %s: %w", s.File, err)
 		}
@@ -105,11 +110,8 @@ func (x *Hold) makeV1(h *Host) error {
 			return fmt.Errorf("make a cgroup: %w", err)
 		}
 		x.v1 = append(x.v1, v1Group{g, c})
-		for _, s := range limits.SettingsV1(x.limits, c) {
-			err := cgroups.Write(int(g.Dir.Fd()), s.File, s.Text)
-			if err != nil && !(s.Optional && errors.Is(err, unix.ENOENT)) {
-				return fmt.Errorf("set %s: %w", s.File, err)
-			}
+		if err := set(g.Dir, limits.SettingsV1(x.limits, c)); err != nil {
+			return err
 		}
 		if c == limits.MemoryController {
 			if x.oom, err = newOOMWatch(g.Dir); err != nil {

@@ -98,18 +98,14 @@ func ReadV2(o *Outcome, file func(name string) string) {
 	}
 }
 
-// ReadV1 is ReadV2 for a cgroup of v1.
+// ReadV1 is ReadV2 for a cgroup of v1. Only the files for memory differ.
 func ReadV1(o *Outcome, file func(name string) string) {
-	switch o.Name {
-	case Memory:
-		o.Hit = Field(file("memory.oom_control"), "oom_kill") > 0
-		o.Killed, o.Peak = o.Hit, value(file("memory.max_usage_in_bytes"))
-	case PIDs:
-		o.Hit = Field(file("pids.events"), "max") > 0
-		o.Peak = max(0, value(file("pids.peak"))-oneMore)
-	case CPUs:
-		o.Hit = Field(file("cpu.stat"), "nr_throttled") > 0
+	if o.Name != Memory {
+		ReadV2(o, file)
+		return
 	}
+	o.Hit = Field(file("memory.oom_control"), "oom_kill") > 0
+	o.Killed, o.Peak = o.Hit, value(file("memory.max_usage_in_bytes"))
 }
 
 func value(text string) float64 {
