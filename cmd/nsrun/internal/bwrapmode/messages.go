@@ -19,7 +19,7 @@ import (
 
 // Errors in bubblewrap's words: programs look for them in what it prints.
 
-// failed is the exit status where COMMAND could not be started.
+// failed returns the exit status if COMMAND could not be started.
 func (r *run) failed(err error) int {
 	if !r.cfg.ExitCodes {
 		return 1
@@ -34,7 +34,7 @@ func (r *run) failed(err error) int {
 	return console.ExitCannotExecute
 }
 
-// message is what is said about an error.
+// message returns bubblewrap's text for an error.
 func (r *run) message(err error) string {
 	e, ok := errors.AsType[*nsexec.Error](err)
 	if !ok {
@@ -116,7 +116,7 @@ func cloneMessage(err error) string {
 	return "Creating new namespace failed: " + bwrap.Strerror(err)
 }
 
-// mountMessage is what is said about a step of the set-up.
+// mountMessage returns bubblewrap's text for an error in a step of the set-up.
 func (r *run) mountMessage(e *nsexec.Error, op *bwrap.SetupOp) string {
 	dest, kind := op.Dest, r.cmd.Mounts[e.Mount-1].Kind
 	cause := ": " + bwrap.Strerror(e.Err)
@@ -195,7 +195,7 @@ func chmodMessage(op *bwrap.SetupOp, err error) string {
 	return "Can't chmod " + mode + " " + op.Dest + ": " + bwrap.Strerror(err)
 }
 
-// given is a source as it was written on the command line.
+// given returns a source as the command line has it.
 func given(op *bwrap.SetupOp, source string) string {
 	if op.Kind == bwrap.OpBindFD || op.Kind == bwrap.OpROBindFD {
 		return bindSource(op)
@@ -218,18 +218,11 @@ func bindSource(op *bwrap.SetupOp) string {
 	return op.Source
 }
 
-// overlayOptions are the options of an overlay as mount(8) takes them.
+// overlayOptions returns the options of an overlay as mount(8) takes them.
 func overlayOptions(m *mounts.Mount) string {
-	s := ""
+	upper := ""
 	if m.Upper != "" {
-		s = "upperdir=" + m.Upper + ",workdir=" + m.Work + ","
+		upper = "upperdir=" + m.Upper + ",workdir=" + m.Work + ","
 	}
-	s += "lowerdir="
-	for i, l := range m.Lower {
-		if i > 0 {
-			s += ":"
-		}
-		s += l
-	}
-	return s + ",userxattr"
+	return upper + "lowerdir=" + strings.Join(m.Lower, ":") + ",userxattr"
 }

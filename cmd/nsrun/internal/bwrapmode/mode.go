@@ -20,7 +20,7 @@ type run struct {
 	ops     []*bwrap.SetupOp // by index of cmd.Mounts
 	// block is read before the namespaces are used.
 	block   bwrap.Opt[int]
-	signals chan os.Signal // to be passed on
+	signals chan os.Signal // to be forwarded
 	read    []int          // descriptors that were read while parsing
 	words   []string       // the command line
 	own     *Owner         // nil: we are bwrap
@@ -31,13 +31,13 @@ func haveCgroupNamespaces() bool {
 	return err == nil
 }
 
-// An Owner is the program that has bubblewrap's command line as one of several. Its own
-// options are known too, and not all that is said is bubblewrap's to the letter.
+// An Owner is a program that offers bubblewrap's command line besides others. It also accepts its own options, and its
+// messages may differ from bubblewrap's.
 type Owner struct {
 	Name    string
-	Usage   string                                 // behind what --help prints
+	Usage   string                                 // printed after bubblewrap's help
 	Version func() int                             // prints it
-	Hint    func(words []string, err error) string // what may have been meant; empty: that is not known
+	Hint    func(words []string, err error) string // what the user may have meant; empty: unknown
 }
 
 // say prints one of bubblewrap's messages, under the name that we were called by.
@@ -49,8 +49,7 @@ func (r *run) say(levelPrefix bool, severity int, text string) {
 	_, _ = os.Stderr.WriteString(bwrap.Message(program, levelPrefix, severity, text))
 }
 
-// privileges says why this process may not do what it is asked for: as a program
-// with more rights than its caller it would lend them to whatever the caller likes.
+// privileges returns a message if this process has more privileges than its caller, which the caller could misuse.
 func privileges() string {
 	switch {
 	case os.Geteuid() != os.Getuid():
@@ -70,8 +69,8 @@ func effectiveCaps() uint64 {
 	return uint64(data[1].Effective)<<32 | uint64(data[0].Effective)
 }
 
-// readFD reads a descriptor to its end and closes it. Not by an os.File, for which
-// the runtime may open descriptors of its own, whose numbers options could name.
+// readFD reads a descriptor to its end and closes it. It does not use an os.File, because the runtime may then open
+// descriptors of its own, and options could name their numbers.
 func readFD(fd int) ([]byte, error) {
 	defer unix.Close(fd)
 	var data []byte
@@ -90,7 +89,7 @@ func readFD(fd int) ([]byte, error) {
 	}
 }
 
-// isOpen reports whether a number is a descriptor.
+// isOpen reports whether a descriptor is open.
 func isOpen(fd int) bool {
 	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	return err == nil

@@ -28,7 +28,7 @@ func (r *run) mounts() error {
 			continue
 		}
 		if op.Try && op.Source == "" {
-			continue // which does not exist
+			continue // the source does not exist
 		}
 		var m mounts.Mount
 		dropin.Mount(&m, op, r.cfg.UnsharePID || r.cfg.PIDNS.Set, r.own == nil)
@@ -53,12 +53,12 @@ func (r *run) mounts() error {
 	if err != nil {
 		return &bwrap.Error{Text: "Can't create mount points", Err: err}
 	}
-	r.cmd.Mounts, r.ops = plan, nil // indexes are others now: messages are not bubblewrap's
+	r.cmd.Mounts, r.ops = plan, nil // the indexes changed, so errors have no text of bubblewrap's
 	return nil
 }
 
-// submounts adds what is mounted below the layers of an overlay, which shows only the
-// file systems of the layers themselves; what is in upper layers comes last.
+// submounts adds the mounts below the layers of an overlay, because an overlay shows only the layers' own file systems.
+// Mounts of upper layers come last.
 func (r *run) submounts(m *mounts.Mount, op *bwrap.SetupOp) error {
 	infos, err := mounts.ReadMountinfo()
 	if err != nil {
@@ -74,7 +74,7 @@ func (r *run) submounts(m *mounts.Mount, op *bwrap.SetupOp) error {
 			if last != "" && strings.HasPrefix(below.Target, last+"/") || hidden(m, k, below.Target) {
 				continue
 			}
-			last = below.Target // and what is mounted below that
+			last = below.Target // the bind includes mounts below it
 			bind := mounts.ROBind(path.Join(real, below.Target), path.Join(m.Target, below.Target))
 			r.cmd.Mounts = append(r.cmd.Mounts, bind)
 			r.ops = append(r.ops, op)
@@ -83,8 +83,7 @@ func (r *run) submounts(m *mounts.Mount, op *bwrap.SetupOp) error {
 	return nil
 }
 
-// hidden reports whether a path of the overlay's layer k is not shown: it is to be
-// left out, or a layer above has it.
+// hidden reports whether the overlay does not show a path of its layer k: it is in Hide, or in a layer above.
 func hidden(m *mounts.Mount, k int, name string) bool {
 	for _, h := range m.Hide {
 		if name == h || strings.HasPrefix(name, h+"/") {
@@ -99,7 +98,7 @@ func hidden(m *mounts.Mount, k int, name string) bool {
 	return false
 }
 
-// complete adds to a step what the system has to be asked for.
+// complete adds to a mount what depends on the system: absolute paths, file ids, and contents.
 func (r *run) complete(m *mounts.Mount, op *bwrap.SetupOp) (err error) {
 	switch op.Kind {
 	case bwrap.OpBind, bwrap.OpROBind, bwrap.OpDevBind:
@@ -173,7 +172,7 @@ func fileID(st *unix.Stat_t) mounts.FileID {
 	return mounts.FileID{Ino: st.Ino, Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev)}
 }
 
-// absolute is a path of the host.
+// absolute returns a path of the host as an absolute one.
 func absolute(p string) (string, error) {
 	if p == "" {
 		return "", &bwrap.Error{Text: "Can't find source path ", Err: unix.ENOENT}

@@ -23,7 +23,7 @@ func (r *run) readFD(fd int) ([]byte, error) {
 	return readFD(fd)
 }
 
-// prepare says in terms of package nsexec what the options ask for.
+// prepare translates the options to package nsexec's Cmd.
 func (r *run) prepare() error {
 	cfg := r.cfg
 	c := new(nsexec.Cmd)
@@ -46,8 +46,7 @@ func (r *run) prepare() error {
 	}
 	c.Capabilities &= nsexec.AllCapabilities()
 	if have := nsexec.Capabilities(effectiveCaps()); !cfg.UnshareUser && !cfg.UserNS.Set && c.Capabilities&^have != 0 {
-		// More than there is cannot be had; bubblewrap then changes nothing, and drops
-		// nothing either.
+		// The command cannot get capabilities that this process lacks. Like bubblewrap, drop nothing then.
 		c.Capabilities &= have
 		r.options.KeepCapabilities = c.Capabilities == have
 	}
@@ -65,7 +64,7 @@ func (r *run) prepare() error {
 		return err
 	}
 	if cfg.SyncFD.Set && isOpen(cfg.SyncFD.Value) {
-		// What is closed is no reason to complain, as bubblewrap has it.
+		// Like bubblewrap, ignore a descriptor that is closed.
 		r.options.Hold = append(r.options.Hold, os.NewFile(uintptr(cfg.SyncFD.Value), "sync"))
 	}
 	if cfg.BlockFD.Set && isOpen(cfg.BlockFD.Value) {
@@ -75,7 +74,7 @@ func (r *run) prepare() error {
 		if !fd.Set {
 			continue
 		}
-		// Now, before the number becomes that of a descriptor of ours.
+		// Check now, before a descriptor of ours gets the number.
 		if !isOpen(fd.Value) {
 			return &bwrap.Error{Text: "Write to info_fd", Err: unix.EBADF}
 		}
@@ -92,8 +91,8 @@ func (r *run) prepare() error {
 	return r.mounts()
 }
 
-// idMaps are the caller's own id, as inside, and the ranges; the ranges alone where
-// they say what the caller's own id is.
+// idMaps returns a map of the caller's own id to inside, and the ranges. It leaves out the former if a range contains
+// the caller's own id.
 func idMaps(ranges []bwrap.IDMap, inside, own uint32) []nsexec.IDMap {
 	m := []nsexec.IDMap{{Inside: inside, Outside: own, Count: 1}}
 	for _, r := range ranges {
@@ -137,7 +136,7 @@ func (r *run) filters() error {
 	return nil
 }
 
-// readFilter reads a file that is not longer than a filter can be.
+// readFilter reads a file, which must not be longer than the largest filter.
 func readFilter(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -162,7 +161,7 @@ func filter(b []byte) (f nsexec.Filter) {
 	return f
 }
 
-// join finds the namespaces to enter.
+// join opens the namespaces to enter.
 func (r *run) join() error {
 	cfg, j := r.cfg, &r.options.Join
 	for _, f := range [...]struct {
@@ -182,7 +181,7 @@ func (r *run) join() error {
 			return &bwrap.Error{Text: f.text, Err: unix.EBADF}
 		}
 		*f.to = os.NewFile(uintptr(f.fd.Value), f.name)
-		if f.to != &j.UserAfter && f.fd != cfg.UserNS2 { // which is entered, and closed, later
+		if f.to != &j.UserAfter && f.fd != cfg.UserNS2 { // the second user namespace is entered and closed later
 			r.options.Close = append(r.options.Close, f.fd.Value)
 		}
 	}

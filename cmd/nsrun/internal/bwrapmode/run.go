@@ -20,8 +20,8 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// Run runs what bubblewrap's command line asks for, as bwrap or, where own is not nil, as
-// another program, and returns the exit status.
+// Run runs a command line of bubblewrap's, as bwrap or, if own is not nil, as another program. It returns the exit
+// status.
 func Run(argv []string, own *Owner) int {
 	r := run{words: argv[1:], own: own}
 	extensions := own != nil
@@ -66,7 +66,7 @@ func Run(argv []string, own *Owner) int {
 		return r.wait()
 	}
 	if killed, ok := errors.AsType[*nsexec.KilledError](err); ok {
-		return 128 + int(killed.Signal) // as where it dies a moment later
+		return 128 + int(killed.Signal) // as if it had been killed a moment later
 	}
 	text := r.message(err)
 	if own != nil {
@@ -78,7 +78,7 @@ func Run(argv []string, own *Owner) int {
 	return r.failed(err)
 }
 
-// version prints what bubblewrap prints, or what we do.
+// version prints bubblewrap's version, or the owner's.
 func (r *run) version() int {
 	if r.own != nil {
 		return r.own.Version()
@@ -87,8 +87,8 @@ func (r *run) version() int {
 	return 0
 }
 
-// RefuseElevated says that bubblewrap does nothing for a caller who has less rights than itself, and
-// returns the exit status.
+// RefuseElevated prints that this program refuses to run with more privileges than its caller, and returns the exit
+// status.
 func RefuseElevated() int {
 	text := privileges()
 	if text == "" {
@@ -97,7 +97,7 @@ func RefuseElevated() int {
 	return Refuse(text)
 }
 
-// Refuse says why nothing is done, as bwrap does, and returns the exit status.
+// Refuse prints an error as bwrap does, and returns the exit status.
 func Refuse(why string) int {
 	(&run{}).say(false, bwrap.SeverityError, why)
 	return 1
@@ -135,8 +135,8 @@ func (r *run) start() error {
 	return nil
 }
 
-// closeInherited closes what the command has inherited: the other ends are to be told
-// when it is done with it. What is ours is close-on-exec.
+// closeInherited closes the descriptors that the command has inherited, so that the other ends notice when the command
+// closes them. Our own descriptors are close-on-exec.
 func (r *run) closeInherited() {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -153,12 +153,11 @@ func (r *run) closeInherited() {
 	}
 }
 
-// giveUpPrivileges takes from this process what it does not need to wait for another.
+// giveUpPrivileges drops the privileges that this process does not need to wait for the command.
 func giveUpPrivileges() {
 	_, _, _ = syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0)
 	if os.Getuid() == 0 {
-		// Without capabilities it could be traced by a root that has none either, in the
-		// sandbox.
+		// Once this process has no capabilities, a root without capabilities in the sandbox could trace it.
 		_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	}
 	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -166,8 +165,7 @@ func giveUpPrivileges() {
 	_, _, _ = syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&hdr)), uintptr(unsafe.Pointer(&none[0])), 0)
 }
 
-// plainSignals lets signals do to this process what they do to any other: the Go
-// runtime has its own ideas about some.
+// plainSignals restores the default action of signals, for which the Go runtime installs handlers.
 func plainSignals() {
 	var handler, now [4]uintptr // struct sigaction
 	for _, s := range [...]syscall.Signal{
@@ -206,7 +204,7 @@ func (r *run) wait() int {
 	return status
 }
 
-// exitStatus is how shells number the end of a process.
+// exitStatus returns the exit status as a shell does.
 func exitStatus(ps *os.ProcessState) int {
 	if ws, ok := ps.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		return 128 + int(ws.Signal())

@@ -10,9 +10,9 @@ import (
 	"github.com/nsrun/nsrun/internal/bwrap"
 )
 
-// What --info-fd and --json-status-fd tell.
+// The output for --info-fd and --json-status-fd.
 
-// created is called when the namespaces exist, and before they are set up.
+// created is called when the namespaces exist, before they are set up.
 func (r *run) created(pid int) error {
 	ids, err := r.namespaces(pid)
 	if err != nil {
@@ -45,7 +45,7 @@ func (r *run) created(pid int) error {
 		}
 	}
 	if fd := r.block; fd.Set {
-		// The reader of the information writes the id maps, and then to this.
+		// The reader of the information writes the id maps, and then to this descriptor.
 		_, _ = unix.Read(fd.Value, make([]byte, 1))
 		_ = unix.Close(fd.Value)
 	}

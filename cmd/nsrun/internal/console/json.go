@@ -22,8 +22,7 @@ func PrintJSON(v any) int {
 	return 0
 }
 
-// JSON returns v as JSON for people too: whatever a terminal would act on is written
-// as its number. The names in it come from the sandbox.
+// JSON returns v as indented JSON that is safe to show on a terminal, because names in it come from the sandbox.
 func JSON(v any) ([]byte, error) {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -32,7 +31,7 @@ func JSON(v any) ([]byte, error) {
 	return append(EscapeJSON(b), '\n'), nil
 }
 
-// EscapeJSON writes what a terminal would act on as its number.
+// EscapeJSON replaces characters that are not printable by \u escapes.
 func EscapeJSON(b []byte) []byte {
 	out := make([]byte, 0, len(b)+1)
 	for _, r := range string(b) {

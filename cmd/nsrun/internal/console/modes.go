@@ -10,41 +10,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a command leaves on in the terminal itself decides how our lines look there, and
-// whether they can be seen: text in the colour of its background, a region that scrolls
-// elsewhere, letters that are drawn as lines, a sequence that waits for its end. So all of that
-// is made as usual before the first of our lines that follows a command.
+// A command can leave modes on in the terminal that make our lines unreadable or invisible: text in the color of the
+// background, a scrolling region, line-drawing characters, an unfinished escape sequence. So nsrun resets these modes
+// before it prints its first line after a command.
 
 // Sequences that terminals without the mode ignore. The order matters: a saved cursor has
 // attributes and character sets of its own, so these come last.
 const (
-	// What was begun is given up (CAN; ST, which ends every kind of string), VT52 mode and
-	// printing instead of showing end.
+	// Cancel an unfinished sequence (CAN) and string (ST). Leave VT52 mode and the modes that send output to a printer.
 	modesString = "\x18\x1b\\\x1b<\x1b[4i\x1b[?4i"
-	// The window: the normal screen (the cursor stays where it is, if that is the normal one
-	// already), all of it scrolls, no margins, nothing is held back.
+	// The window: the normal screen, without moving the cursor if it is on already; no scrolling region, no margins, no
+	// synchronized output.
 	modesWindow = "\x1b[?2026l\x1b7\x1b[?1049l\x1b7\x1b[r\x1b[?69l\x1b8"
-	// What keys and the mouse send: the keyboard protocols (kitty's, xterm's), cursor keys,
-	// keypad, mouse, focus, pasted text, size, colour scheme.
+	// What the terminal sends: keyboard protocols (kitty's, xterm's), cursor keys, keypad, mouse, focus, bracketed paste,
+	// reports of size and color scheme.
 	modesInput = "\x1b[<99u\x1b[=0u\x1b[>4;0m\x1b[>4m\x1b[?1l\x1b>\x1b[?9l\x1b[?1000l\x1b[?1001l\x1b[?1002l\x1b[?1003l\x1b[?1004l" +
 		"\x1b[?1005l\x1b[?1006l\x1b[?1015l\x1b[?1016l\x1b[?2004l\x1b[?2031l\x1b[?2048l\x1b[?9001l\x1b[2l\x1b[12h"
-	// How text is written: over what is there, to the next line at the end, line feeds as usual,
-	// the window not inverted, the cursor visible and of the usual form.
+	// How text is written: replace mode, automatic wrap, normal line feeds, no reverse video, a visible cursor of the
+	// default shape.
 	modesWriting = "\x1b[4l\x1b[?7h\x1b[20l\x1b[?5l\x1b[?25h\x1b[0 q"
-	// The text itself: character sets, protection, colours.
+	// The text itself: character sets, protection, colors.
 	modesText = "\x0f\x1b(B\x1b)B\x1b*B\x1b+B\x1b[0\"q\x1b[0m"
 )
 
-// afterCommand is set when a command has ended, and not when it is seen to.
+// afterCommand is set if a command has ended and ClearModes was not called since.
 var afterCommand atomic.Bool
 
-// CommandEnded is told that a command ended that may have left modes on.
+// CommandEnded records that a command ended, which may have left modes on.
 func CommandEnded() { afterCommand.Store(true) }
 
-// ClearModes writes them after a command, once, before the first thing that is said then: who
-// has nothing to say writes nothing. It does so where standard error is a terminal that is
-// ours. Where standard output is none, somebody else may be drawing on it just now (a pager): then only what
-// concerns our own text.
+// ClearModes resets the terminal's modes, once after each command, if standard error is a terminal that this process is
+// in the foreground of. If standard output is not a terminal, another program, such as a pager, may be drawing on the
+// screen: then ClearModes resets only what affects our own text.
 func ClearModes() {
 	if !afterCommand.CompareAndSwap(true, false) {
 		return
@@ -66,7 +63,7 @@ func ClearModes() {
 	_, _ = os.Stderr.WriteString(text)
 }
 
-// utf8Locale reports whether the terminal is to show UTF-8.
+// utf8Locale reports whether the locale uses UTF-8.
 func utf8Locale() bool {
 	for _, name := range [...]string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if value := os.Getenv(name); value != "" {

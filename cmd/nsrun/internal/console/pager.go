@@ -18,9 +18,8 @@ import (
 	"github.com/nsrun/nsrun/internal/escape"
 )
 
-// What is long goes through a pager, where standard output is a terminal: $NSRUN_PAGER, else
-// $PAGER, else less. What others wrote acts on no terminal: where it goes to one, control
-// characters are escaped. Elsewhere every byte is as it is.
+// If standard output is a terminal, long output goes through a pager: $NSRUN_PAGER, else $PAGER, else less. Control
+// characters in untrusted text are then escaped. Otherwise every byte is written unchanged.
 
 // Output is standard output, through a pager if there is one.
 type Output struct {
@@ -29,10 +28,10 @@ type Output struct {
 	pager    *exec.Cmd // nil: none
 	pipe     io.WriteCloser
 	signals  chan os.Signal
-	escaped  *escaper // nil: nothing was escaped
+	escaped  *escaper // nil: Shown was not called, or there is no terminal
 }
 
-// OpenOutput begins to write at length.
+// OpenOutput opens standard output, and starts a pager if one is to be used.
 func OpenOutput() *Output {
 	o := &Output{Terminal: IsTerminal(os.Stdout)}
 	to := io.Writer(os.Stdout)
@@ -57,7 +56,7 @@ func (o *Output) page() bool {
 	if _, err := exec.LookPath(words[0]); err != nil {
 		return false
 	}
-	o.pager = exec.Command("/bin/sh", "-c", command) // which may have options
+	o.pager = exec.Command("/bin/sh", "-c", command) // the command may have options
 	o.pager.Stdout, o.pager.Stderr = os.Stdout, os.Stderr
 	o.pager.Env = os.Environ()
 	if _, set := os.LookupEnv("LESS"); !set {
@@ -69,13 +68,13 @@ func (o *Output) page() bool {
 		return false
 	}
 	o.pipe = pipe
-	// Ctrl-C is for the pager: who reads to its end has it end there.
+	// Ctrl-C is for the pager, so nsrun ignores it.
 	o.signals = make(chan os.Signal, 1)
 	signal.Notify(o.signals, unix.SIGINT, unix.SIGQUIT)
 	return true
 }
 
-// Close writes the rest, and waits for the pager. That nobody wants the rest is not an error.
+// Close writes the rest, and waits for the pager. It is not an error if the pager ended before it read everything.
 func (o *Output) Close() error {
 	if o.escaped != nil {
 		_ = o.escaped.flush() // Flush returns the error too
@@ -83,13 +82,13 @@ func (o *Output) Close() error {
 	err := o.Flush()
 	if o.pager != nil {
 		_ = o.pipe.Close()
-		_ = o.pager.Wait() // what is wrong with it, it says itself
+		_ = o.pager.Wait() // the pager prints its own errors
 		signal.Stop(o.signals)
 	}
 	return Unwanted(err)
 }
 
-// Unwanted is nil for an error that says that nobody reads any more.
+// Unwanted returns err, or nil if err says that the reader has closed the pipe.
 func Unwanted(err error) error {
 	if errors.Is(err, unix.EPIPE) {
 		return nil
@@ -97,13 +96,13 @@ func Unwanted(err error) error {
 	return err
 }
 
-// An escaper writes lines with escapes for what a terminal acts on, but tabs.
+// An escaper is a writer that escapes control characters other than tabs and newlines.
 type escaper struct {
 	to   io.Writer
-	rest []byte // of a character that is not complete
+	rest []byte // the beginning of a character whose other bytes were not written yet
 }
 
-// Shown is what is to be written to for texts of others.
+// Shown returns the writer for untrusted text.
 func (o *Output) Shown() io.Writer {
 	if !o.Terminal {
 		return o
@@ -132,15 +131,14 @@ func (e *escaper) Write(text []byte) (int, error) {
 	return n, nil
 }
 
-// flush writes what is left of a character.
+// flush writes the bytes of an incomplete character.
 func (e *escaper) flush() error {
 	_, err := e.to.Write(EscapeControls(e.rest))
 	e.rest = nil
 	return err
 }
 
-// EscapeControls is text with escapes for what a terminal acts on, or what makes it show
-// something else than is there.
+// EscapeControls escapes characters that a terminal would act on, or that make it show something else than the text.
 func EscapeControls(text []byte) []byte {
 	plain := true
 	for _, b := range text {

@@ -25,14 +25,13 @@ const (
 	ExitInterrupted   = 128 + int(unix.SIGINT)
 )
 
-// Say prints one of our lines. Whatever is in it, it is one line, and nothing
-// that a terminal would act on.
+// Say prints one line on standard error. It escapes newlines and control characters.
 func Say(format string, args ...any) {
 	ClearModes()
 	_, _ = os.Stderr.WriteString("nsrun: " + escape.Printable(fmt.Sprintf(format, args...)) + "\n")
 }
 
-// PrintText prints what was asked for on standard output, and returns the exit status.
+// PrintText prints text on standard output, and returns the exit status.
 func PrintText(text string) int {
 	if _, err := os.Stdout.WriteString(text); err != nil {
 		return Fail(err)
@@ -40,8 +39,7 @@ func PrintText(text string) int {
 	return 0
 }
 
-// Fail prints what went wrong, with what to type where that is known, and returns
-// the exit status for it.
+// Fail prints an error, with a hint if there is one, and returns the exit status for it.
 func Fail(err error) int {
 	if errors.Is(err, context.Canceled) { // only signals cancel: see Interruptible
 		Say("interrupted")

@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	barAfter = 500 * time.Millisecond // what is done by then needs no bar
+	barAfter = 500 * time.Millisecond // a shorter commit shows no bar
 	barEvery = 100 * time.Millisecond
 	barWidth = 20
 )
 
-// A bar shows on the terminal how far a commit has come. The nil bar shows nothing.
+// A bar shows the progress of a commit on the terminal. The nil bar shows nothing.
 type bar struct {
 	what  string // "committing"
 	began time.Time
 	drawn time.Time // zero: never
 }
 
-// NewBar returns nil where nobody would see it.
+// NewBar returns nil if standard error is not a terminal that can show a bar.
 func NewBar(what string, quiet bool) *bar {
 	if quiet || os.Getenv("TERM") == "dumb" || !IsTerminal(os.Stderr) {
 		return nil
@@ -34,7 +34,7 @@ func NewBar(what string, quiet bool) *bar {
 	return &bar{what: what, began: time.Now()}
 }
 
-// Progress is what a commit calls, nil for the nil bar.
+// Progress returns the function that a commit calls; nil for the nil bar.
 func (b *bar) Progress() func(overlay.Progress) {
 	if b == nil {
 		return nil
@@ -53,14 +53,14 @@ func (b *bar) Progress() func(overlay.Progress) {
 	}
 }
 
-// End makes the line empty again.
+// End clears the line.
 func (b *bar) End() {
 	if b != nil && !b.drawn.IsZero() {
 		_, _ = os.Stderr.WriteString("\r\x1b[K")
 	}
 }
 
-// barText is the line, in at most that many columns.
+// barText returns the line, cut to a number of columns.
 func barText(what string, p overlay.Progress, columns int) string {
 	done := max(0, min(p.Done, p.Total))
 	part := 0

@@ -13,31 +13,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unread has this program go on where nobody reads what it prints: what was asked for is done all the same, and the
-// exit status tells of it. A command that is run ends by SIGPIPE as ever, unless our caller ignores that.
+// Unread keeps SIGPIPE from ending this program, so that it finishes its work even if nobody reads its output. Commands
+// that it runs still get the default action of SIGPIPE, unless our caller ignores the signal.
 func Unread() {
 	if !signal.Ignored(unix.SIGPIPE) {
 		signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	}
 }
 
-// ending are the signals by which users and systems end programs, but those that our caller ignores (nohup).
+// ending returns the signals that end programs, except those that our caller ignores, as nohup(1) does.
 func ending() []os.Signal {
 	return slices.DeleteFunc([]os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP}, signal.Ignored)
 }
 
-// Interruptible is a context that ends when the user has had enough. Until stop is
-// called signals do nothing else: what must not be interrupted is not.
+// Interruptible returns a context that the first signal cancels. Until stop is called, signals have no other effect.
 func Interruptible() (ctx context.Context, stop func()) { return interruptible(0, "") }
 
-// Insistent is Interruptible for what a key that was meant for a command that has just ended should not interrupt: the
-// first signal prints a line, the second ends the context.
+// Insistent is like Interruptible, but the first signal only prints a line, and the second one cancels the context: the
+// user may have pressed Ctrl-C to stop a command that had just ended.
 func Insistent(first string) (ctx context.Context, stop func()) { return interruptible(1, first) }
 
 func interruptible(warnings int, text string) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals, done := make(chan os.Signal, 2), make(chan struct{})
-	for _, s := range ending() { // none of them: Notify would take all signals
+	for _, s := range ending() { // one by one: Notify without signals means all of them
 		signal.Notify(signals, s)
 	}
 	go func() {
@@ -62,14 +61,14 @@ func interruptible(warnings int, text string) (ctx context.Context, stop func())
 	}
 }
 
-// EndBy ends this program by a signal, so that whoever waits for it sees that.
+// EndBy ends this program by a signal, so that its parent sees the signal in the wait status.
 func EndBy(sig syscall.Signal) {
 	signal.Reset(sig)
-	runtime.LockOSThread() // the thread that gets it, before the call returns
+	runtime.LockOSThread() // this thread gets the signal before the call returns
 	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), sig)
 }
 
-// Forwarded are the signals that go on to the command.
+// Forwarded are the signals that nsrun forwards to the command.
 var Forwarded = [...]os.Signal{
 	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
 }

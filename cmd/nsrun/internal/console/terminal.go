@@ -11,29 +11,27 @@ import (
 	askpkg "github.com/nsrun/nsrun/internal/ask"
 )
 
-// What the command did to the terminal must not decide what becomes of its changes:
-// not by what was typed for it and was not read, not by a mode in which no answer
-// gets through.
+// The command must not influence the question about its changes: neither by unread input that was typed for it, nor by a
+// terminal mode in which no answer gets through.
 
 func IsTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
 }
 
-// DrawnOn reports whether f is a terminal that a program reads single keys from: most of
-// those fill the window.
+// DrawnOn reports whether f is a terminal that a program reads single keys from. Most such programs fill the window.
 func DrawnOn(f *os.File) bool {
 	mode, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil && mode.Lflag&unix.ICANON == 0
 }
 
-// Terminal is how the terminal was.
+// Terminal is a saved state of the terminal.
 type Terminal struct {
 	mode       *unix.Termios
 	foreground bool // our process group was the one in the foreground
 }
 
-// SaveTerminal returns nil if there is none.
+// SaveTerminal returns nil if there is no terminal.
 func SaveTerminal() *Terminal {
 	tty, err := askpkg.Open()
 	if err != nil {
@@ -56,7 +54,7 @@ func SaveTerminal() *Terminal {
 	return t
 }
 
-// Restore makes the terminal as it was, if it is ours.
+// Restore restores the saved state, if this process is in the foreground of the terminal.
 func (t *Terminal) Restore() {
 	if t == nil || !t.foreground {
 		return
@@ -66,7 +64,7 @@ func (t *Terminal) Restore() {
 		return
 	}
 	defer tty.Close()
-	// A process in the background that changes the terminal is stopped otherwise.
+	// SIGTTOU would stop a background process that changes the terminal.
 	signal.Ignore(unix.SIGTTOU)
 	defer signal.Reset(unix.SIGTTOU)
 	_ = askpkg.Control(tty, func(fd int) error {
@@ -75,8 +73,8 @@ func (t *Terminal) Restore() {
 			return err
 		}
 		if own := unix.Getpgrp(); group != own {
-			// The command's shell took the terminal and did not give it back. A group
-			// that lives is somebody else: a shell that has put us in the background.
+			// The command's shell took the terminal and did not give it back. If the group still exists, it is another
+			// one: a shell has put us in the background.
 			if group > 0 && unix.Kill(-group, 0) != unix.ESRCH {
 				return nil
 			}

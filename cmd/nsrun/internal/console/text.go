@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Age is how long ago t was, roughly.
+// Age returns roughly how long ago t was.
 func Age(t time.Time) string {
 	switch d := time.Since(t); {
 	case d < time.Minute:
@@ -22,7 +22,7 @@ func Age(t time.Time) string {
 	}
 }
 
-// Ago is age in a sentence.
+// Ago is Age for use in a sentence.
 func Ago(t time.Time) string {
 	if a := Age(t); a != "now" {
 		return a + " ago"
@@ -30,7 +30,7 @@ func Ago(t time.Time) string {
 	return "just now"
 }
 
-// Size is a number of bytes as ls -h has it.
+// Size formats a number of bytes as ls -h does.
 func Size(n int64) string {
 	if n < 1024 {
 		return fmt.Sprintf("%dB", n)
@@ -45,7 +45,7 @@ func Size(n int64) string {
 	return fmt.Sprintf("%.0f%c", f, "KMGTPE"[unit])
 }
 
-// Plural is "1 change", "2 changes".
+// Plural returns "1 change" or "2 changes".
 func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
