@@ -16,10 +16,9 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// A command without namespaces: see sandbox.Confinement. There are two Landlock domains. The process above the command
-// enters the first one. It cannot send signals out of that domain, so it can kill everything in it at once. The command
-// enters a second domain inside the first, with the rules about files; so it cannot send signals to the process above
-// it, nor look into it.
+// A command without namespaces: see sandbox.Confinement. There are two Landlock domains. The command's parent, the
+// reaper, enters the first one. It cannot send signals out of that domain, so it can kill everything in it at once. The
+// command enters a second domain inside the first, with the rules about files; so it cannot signal or trace the reaper.
 
 var errConfinement = errors.New("a command without namespaces needs Share All, and neither Mounts, Layers, Background nor AsPID1")
 

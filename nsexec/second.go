@@ -214,7 +214,7 @@ func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, 
 	return c.execute(b, envv, umask, status, sockets)
 }
 
-// forks reports whether there is a process above the command.
+// forks reports whether the command is a child of PID 1 or of a reaper.
 func (c *Cmd) forks() bool {
 	return !c.opt.AsPID1 && (c.Share&PID == 0 || c.opt.Reaper || c.opt.Confinement != nil || len(c.opt.Hold) > 0 || len(c.opt.LockFiles) > 0)
 }

@@ -41,7 +41,7 @@ func (c *Cmd) Signal(sig os.Signal) error {
 		return &Error{Op: "signal", Path: c.Path, Err: errors.New("not started")}
 	}
 	if sig == syscall.SIGKILL && c.opt.Confinement != nil {
-		return c.Process.Signal(syscall.Signal(prog.RequestEnd)) // else all but the process above the command would stay
+		return c.Process.Signal(syscall.Signal(prog.RequestEnd)) // killing the reaper would leave the others running
 	}
 	if sig != syscall.SIGSTOP || !c.forks() || c.opt.HoldSignals {
 		return c.Process.Signal(sig)

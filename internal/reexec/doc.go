@@ -41,7 +41,7 @@
 //
 // The command's process is made with CLONE_VM|CLONE_VFORK, so that no memory is copied.
 //
-// Without namespaces a process above the command does the same. It ends the sandbox by kill(2) with -1, which reaches
-// its own Landlock domain only; before it forks it makes sure that it cannot signal its parent. In the cases in which
-// PID 1 would be killed, PR_SET_PDEATHSIG sends this process a signal.
+// Without namespaces the command's parent, the reaper, does the same. It ends the sandbox by kill(2) with -1, which
+// reaches its own Landlock domain only; before it forks it makes sure that it cannot signal its parent. In the cases in
+// which PID 1 would be killed, PR_SET_PDEATHSIG sends the reaper a signal.
 package reexec

@@ -50,9 +50,9 @@ type Options struct {
 	// Counters are what Unsent reads. Set by Start.
 	Counters *Counters
 
-	// AsPID1 executes the command itself as PID 1. False: a small PID 1 reaps what is orphaned and passes signals on.
+	// AsPID1 executes the command itself as PID 1. False: a small PID 1 reaps orphans and forwards signals.
 	AsPID1 bool
-	// Reaper puts a small process above the command even if the PID namespace is shared, for example for Hold and
+	// Reaper makes a small process the command's parent even if the PID namespace is shared, for example for Hold and
 	// LockFiles. False: there is one only as PID 1.
 	Reaper bool
 	// HoldSignals keeps PID 1 from passing on the signals that somebody outside sends to it. False: the command gets them.
