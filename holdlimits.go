@@ -75,6 +75,8 @@ func (x *Execution) settleLimits() {
 		}
 		if l.Killed = l.Killed && (res.Signal != nil || res.ExitCode != 0); l.Hit && o.Name != limits.CPUs {
 			res.note(NoticeLimit, l.String())
+		} else if l.Killed && o.Lost != nil {
+			res.note(NoticeLimit, o.LostText())
 		}
 		res.Limits = append(res.Limits, l)
 	}

@@ -33,6 +33,7 @@ type diskWatch struct {
 	cancel       context.CancelFunc
 	done         sync.WaitGroup
 	over         limits.Name // after end: the limit that was reached; empty: none
+	lacks        error       // why it could not be measured
 	most         Reading     // the most that was read
 }
 
@@ -70,7 +71,7 @@ func (w *diskWatch) begin(pid int, kill func()) {
 			if ctx.Err() != nil {
 				return
 			}
-			if err != nil || w.reached(r) { // what cannot be measured is not held
+			if w.lacks = err; err != nil || w.reached(r) { // what cannot be measured is not held
 				kill()
 				return
 			}
@@ -139,7 +140,8 @@ func (w *diskWatch) state(o *limits.Outcome) {
 	default:
 		return
 	}
-	o.Hit, o.Killed = w.over == o.Name || o.Peak > o.Value, w.over == o.Name
+	o.Lost = w.lacks
+	o.Hit, o.Killed = w.over == o.Name || o.Peak > o.Value, w.over == o.Name || o.Lost != nil
 }
 
 // inode identifies a file.

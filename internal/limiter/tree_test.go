@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/limits"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -96,6 +97,10 @@ func TestBlind(t *testing.T) {
 	}
 	if w.lacks == nil || lacks == nil {
 		t.Errorf("with no descriptor to be had: %+v, %v, %v", u, w.lacks, lacks)
+	}
+	o := limits.Outcome{Held: limits.Held{Name: limits.PIDs, Value: 1, By: limits.ByRunner}}
+	if w.state(&o); o.Hit || !o.Killed || o.LostText() != "killed: the process limit 1 processes could not be enforced any more: too many open files" {
+		t.Errorf("%+v: %s", o, o.LostText())
 	}
 	w = usageWatch{pid: os.Getpid(), pids: 1}
 	if u := w.look(); w.lacks != nil || !w.reached(u) {

@@ -111,8 +111,10 @@ func (w *usageWatch) state(o *limits.Outcome) {
 	default:
 		return
 	}
-	o.Hit = w.over == o.Name
-	o.Killed = o.Hit
+	if o.Hit = w.over == o.Name; w.over == "" {
+		o.Lost = w.lacks
+	}
+	o.Killed = o.Hit || o.Lost != nil
 }
 
 // read reads a small file in /proc.

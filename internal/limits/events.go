@@ -77,6 +77,7 @@ type Outcome struct {
 	Held
 	Hit    bool
 	Killed bool    // the command was ended for it
+	Lost   error   // why it could not be measured any more, for which the command was ended; nil: it could
 	Peak   float64 // the most that was used; 0: nobody counted
 }
 

@@ -53,6 +53,11 @@ func HitText(n Name, value float64, killed bool) string {
 	return text
 }
 
+// LostText is the message about a limit for which a command was ended because it could not be measured any more.
+func (o *Outcome) LostText() string {
+	return "killed: the " + o.String() + " could not be enforced any more: " + o.Lost.Error()
+}
+
 // LessText is the message about a limit that is enforced less strictly than asked.
 func (h Held) LessText() string {
 	if h.By == ByRunner {
