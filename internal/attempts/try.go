@@ -264,10 +264,8 @@ func (o *Observer) crosses(n *notify.Notification, a, b *call) (from, to string)
 		var st unix.Statx_t
 		err = sys.Statx(int(fd), "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st)
 		dirs[i] = link(fd)
-		first := c == b && a.deed == looks && readOnly(fd) // linkat(2) fails of that first
 		fd.Close()
-		if err != nil || first {
-			o.across = moved{}
+		if err != nil {
 			return "", ""
 		}
 		mount[i] = st.Mnt_id
