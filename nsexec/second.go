@@ -28,6 +28,10 @@ const fewMounts = 8
 // descriptors open at once.
 const scratchFd = 64
 
+// leastScratchFd is the least such distance, where the limit of descriptors does not allow scratchFd: the set-up of an
+// overlay has half as many open at once.
+const leastScratchFd = 32
+
 // setup adds the second Program's operations: mounts, credentials, limits, and
 // the command itself. status is the number of the status pipe.
 func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMounts bool, marks *mountprog.Marks) error {
@@ -53,8 +57,18 @@ func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMo
 			b.Call(prog.SysWrite, prog.Int(status), b.Words(prog.RecordHostProc, 0).Arg(), prog.Int(prog.RecordSize)).Full()
 		}
 	}
-	if c.opt.Inherit && (o.Classic || slices.ContainsFunc(c.Mounts, func(m mounts.Mount) bool { return m.Kind == mounts.KindOverlay })) {
-		o.ScratchFd = freePair(status) // some overlays need mount(2)
+	overlays := func(m mounts.Mount) bool { return m.Kind == mounts.KindOverlay } // some need mount(2)
+	if o.Classic || slices.ContainsFunc(c.Mounts, overlays) {
+		limit := unix.Rlimit{Cur: 1024}
+		_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
+		switch last := int(min(limit.Cur, 1<<30)) - mountprog.ScratchFds; {
+		case c.opt.Inherit:
+			o.ScratchFd = freePair(status)
+		case last < status+leastScratchFd:
+			return &Error{Op: "start", Path: c.Path, Err: syscall.EMFILE}
+		default:
+			o.ScratchFd = min(o.ScratchFd, last)
+		}
 	}
 	if o.Classic {
 		infos, err := mounts.ReadMountinfo()

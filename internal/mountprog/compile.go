@@ -41,7 +41,7 @@ type Options struct {
 	// Marks were made ahead, in a new user namespace and not for the classic form. Nil: there are none.
 	Marks *Marks
 
-	// ScratchFd is a free descriptor number in the child, for the classic form.
+	// ScratchFd is the first of ScratchFds free descriptor numbers in the child, for the classic form.
 	ScratchFd int
 
 	// HostProc allows the host's /proc, read-only, where the kernel refuses a new one because of mounts over it, and
@@ -53,6 +53,9 @@ type Options struct {
 	// files in KindProc.
 	Bubblewrap bool
 }
+
+// ScratchFds is how many numbers from Options.ScratchFd on are used.
+const ScratchFds = 3
 
 // Numbers from linux/mount.h, linux/openat2.h, linux/fcntl.h, linux/stat.h.
 const (
