@@ -230,6 +230,14 @@ func TestKilledCopy(t *testing.T) {
 		_ = s.Close()
 	}
 	run(s, `echo b > d/f; rm g; mkdir d/e/n; ln -sfn b l`)
+	reader, err := OpenReadOnly(filepath.Dir(s.Dir()), s.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantChanges(t, reader, "A d/e/n/", "M d/f", "D g", "M l")
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
 	again := reopen(t, s)
 	wantChanges(t, again, "A d/e/n/", "M d/f", "D g", "M l")
 	if err := again.Resume(nil); err != nil {

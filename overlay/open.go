@@ -70,8 +70,18 @@ func open(dir, id string, readOnly bool) (_ *Session, err error) {
 			return fail(err)
 		}
 	}
-	if !readOnly && s.meta.State == store.Kept && s.meta.Engine == store.Copy {
-		_ = s.recollect() // whoever asks for the changes is told that there are none
+	if s.meta.State == store.Kept && s.meta.Engine == store.Copy {
+		// Where this fails, whoever asks for the changes is told that they are not known.
+		if !readOnly {
+			_ = s.recollect()
+		} else if _, left, err := s.dir.LstatIf(copiedName); err == nil && left && !s.busy {
+			if w, err := open(dir, name, false); err == nil {
+				_ = w.Close()
+			}
+			if s.meta, err = store.ReadMeta(s.dir); err != nil {
+				return fail(err)
+			}
+		}
 	}
 	return s, nil
 }

@@ -26,6 +26,9 @@ func (r *runner) finish(status int) error {
 	}
 	r.state = overlay.Kept.String()
 	unlisted := r.collect()
+	if r.interrupted {
+		return nil // the session stays as it is
+	}
 	if unlisted != nil && len(r.changes) == 0 {
 		return unlisted
 	}
@@ -259,8 +262,9 @@ func (r *runner) collect() error {
 	r.tell(res)
 	if why := r.execution.Unstored(); why != nil {
 		if errors.Is(why, context.Canceled) && r.session.Info().Engine == overlay.EngineCopy {
-			console.Say("session %s has the copy with the changes; they are found when it is opened (try: nsrun show %s)", r.session.ID(), r.session.ID())
-			return context.Canceled
+			console.Say("interrupted: session %s has the copy; the changes are found when somebody asks for them (try: nsrun show %s)", r.session.ID(), r.session.ID())
+			r.interrupted = true
+			return why
 		}
 		console.Say("%s", why)
 		if r.session.Info().Engine == overlay.EngineTmpfs {

@@ -103,8 +103,11 @@ func (r *runner) all() int {
 	err = r.finish(status)
 	r.tellHome(c.Project)
 	r.noteRun()
-	if err != nil {
+	switch {
+	case err != nil:
 		return failDecision("commit", err, r.session)
+	case r.interrupted:
+		return console.ExitInterrupted // if our caller ignores SIGINT
 	}
 	return status
 }

@@ -30,7 +30,7 @@ type runner struct {
 
 	report      *os.File // nil: none
 	dropped     bool     // the session is no more
-	interrupted bool     // by Ctrl-C or Ctrl-\, instead of an answer
+	interrupted bool     // by Ctrl-C or Ctrl-\, instead of an answer, or while the changes were stored
 	registry    *project.Registry
 	changes     []overlay.Change
 	held        []overlay.Change // that were not committed with the others
