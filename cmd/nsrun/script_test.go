@@ -530,6 +530,7 @@ func completions(ts *testscript.TestScript, script, line string) (words []string
 		for _, name := range []string{"PATH", "HOME", "TMPDIR", "LC_ALL", "WORK", "XDG_STATE_HOME", "BASH_COMPLETION"} {
 			c.cmd.Env = append(c.cmd.Env, name+"="+ts.Getenv(name))
 		}
+		c.cmd.Env = append(c.cmd.Env, "GORACE=atexit_sleep_ms=0") // else a second for each process
 		in, err := c.cmd.StdinPipe()
 		ts.Check(err)
 		out, err := c.cmd.StdoutPipe()
