@@ -208,9 +208,12 @@ func workingDir(name string) (string, error) {
 	return dir, nil
 }
 
-// placed adds the place in a configuration file at which a key has a text.
-func (o *runOptions) placed(key, text string, err error) error {
-	if o.place != nil {
+// placed adds the place in a configuration file at which a key has one of some texts.
+func (o *runOptions) placed(err error, key string, texts ...string) error {
+	for _, text := range texts {
+		if o.place == nil {
+			break
+		}
 		if at := o.place(key, text); at != "" {
 			return fmt.Errorf("%s: %w", at, err)
 		}
@@ -232,20 +235,17 @@ func (r *runner) typed(err error) error {
 	}
 	if e, ok := errors.AsType[*nsrunlib.Error](err); ok {
 		if errors.Is(e, nsrunlib.ErrDevice) {
-			return r.o.placed("devices", e.Path, e)
+			return r.o.placed(e, "devices", e.Path)
 		}
 		if e.Op == "configure" && r.o.has(nsrunlib.StrictPreset) && r.o.has(nsrunlib.WorkspaceRootPreset) {
-			if err := r.o.placed("presets", nsrunlib.WorkspaceRootPreset.String(), e); err != error(e) {
-				return err
-			}
-			return r.o.placed("presets", nsrunlib.StrictPreset.String(), e)
+			return r.o.placed(e, "presets", nsrunlib.WorkspaceRootPreset.String(), nsrunlib.StrictPreset.String())
 		}
 		if given, ok := r.given[e.Path]; ok {
 			e.Path = given
 		}
 	}
 	if e, ok := errors.AsType[*nsrunlib.LimitError](err); ok && e.Name != "" {
-		return r.o.placed(e.Name, "", e)
+		return r.o.placed(e, e.Name, "")
 	}
 	if e, ok := errors.AsType[*overlay.Error](err); ok && errors.Is(e, overlay.ErrRoot) {
 		if given, ok := r.given[e.Path]; ok {
