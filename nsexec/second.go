@@ -43,7 +43,6 @@ func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMo
 		HostRoot: os.Geteuid() == 0,
 		// A process that joins one may have another root than the root of the mounts.
 		UserNamespace: p.flags&unix.CLONE_NEWUSER != 0,
-		ScratchFd:     status + scratchFd,
 		FirstLayer:    3 + len(c.ExtraFiles),
 		Layers:        len(c.Layers),
 		Bubblewrap:    c.opt.Bubblewrap,
@@ -59,15 +58,9 @@ func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMo
 	}
 	overlays := func(m mounts.Mount) bool { return m.Kind == mounts.KindOverlay } // some need mount(2)
 	if o.Classic || slices.ContainsFunc(c.Mounts, overlays) {
-		limit := unix.Rlimit{Cur: 1024}
-		_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
-		switch last := int(min(limit.Cur, 1<<30)) - mountprog.ScratchFds; {
-		case c.opt.Inherit:
-			o.ScratchFd = freePair(status)
-		case last < status+leastScratchFd:
-			return &Error{Op: "start", Path: c.Path, Err: syscall.EMFILE}
-		default:
-			o.ScratchFd = min(o.ScratchFd, last)
+		var err error
+		if o.ScratchFd, err = c.scratch(status); err != nil {
+			return err
 		}
 	}
 	if o.Classic {
@@ -110,26 +103,41 @@ func (c *Cmd) resolve(name string) (string, error) {
 	}
 }
 
-// freePair returns a number such that neither it nor the next one is a descriptor of this process. Enough lower numbers
-// are free for the set-up, which gets the lowest ones; if the limit of descriptors does not allow that, it returns the
-// highest pair.
-func freePair(status int) int {
+// scratch returns the first of the numbers for Options.ScratchFd. The sandbox has only the command's descriptors and those
+// of the set-up, unless it inherits this process's.
+func (c *Cmd) scratch(status int) (int, error) {
 	limit := unix.Rlimit{Cur: 1024}
 	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
-	pair, free, before := status+scratchFd, 0, false
-	for fd := 0; fd < int(min(limit.Cur, 1<<30)); fd++ {
-		_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-		isFree := err != nil
-		if isFree && before {
-			if pair = fd - 1; free > scratchFd {
-				break
-			}
+	end := int(min(limit.Cur, 1<<30))
+	if c.opt.Inherit {
+		return freeFds(status, end), nil
+	}
+	last := end - mountprog.ScratchFds
+	if last < status+leastScratchFd {
+		return 0, &Error{Op: "start", Path: c.Path, Err: syscall.EMFILE}
+	}
+	return min(status+scratchFd, last), nil
+}
+
+// freeFds returns the first of mountprog.ScratchFds numbers in a row, less than end, that are no descriptors of this
+// process. Enough lower numbers are free for the set-up, which gets the lowest ones; if end does not allow that, it
+// returns the highest ones.
+func freeFds(status, end int) int {
+	first, free, row := status+scratchFd, 0, 0
+	for fd := range end {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil {
+			row = 0
+			continue
 		}
-		if before = isFree; isFree {
-			free++
+		free++
+		if row++; row < mountprog.ScratchFds {
+			continue
+		}
+		if first = fd + 1 - mountprog.ScratchFds; free > scratchFd+1 {
+			break
 		}
 	}
-	return pair
+	return first
 }
 
 // emit is setup without system calls. It does not allocate if the Builder is a fixed one. It is long because it
