@@ -25,12 +25,13 @@ func TestGivenUpWhenItBegins(t *testing.T) {
 	done := filepath.Join(outside, "done")
 	r := runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Commit, StateDir: state, Shared: []nsrun.Folder{{Path: outside, Mode: nsrun.Direct}}})
 	wrote, early := 0, 0
+	patience := 1_000_000
 	for range testenv.Rounds(30, 200) {
 		ctx, cancel := context.WithCancel(t.Context())
 		seen := make(chan bool)
 		go func() {
 			defer close(seen)
-			for n := range 1_000_000 { // busy, so that the report is looked at late
+			for n := range patience { // busy, so that the report is looked at late
 				if n%8 == 7 && unix.Access(done, unix.F_OK) == nil {
 					break
 				}
@@ -59,6 +60,7 @@ func TestGivenUpWhenItBegins(t *testing.T) {
 			if err == nil {
 				t.Fatal("nothing was given up")
 			}
+			patience *= 2
 			continue
 		}
 		wrote++

@@ -211,31 +211,38 @@ func TestLandlockExchange(t *testing.T) {
 	testenv.Eventually(t, "connections of the control", func() bool { return others.Load() > 0 })
 }
 
-// crowded is a server that accepts nobody, and whose queue is full.
-func crowded(t *testing.T) netip.AddrPort {
-	socket := func(kind int) int {
-		fd, err := unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = unix.Close(fd) })
-		return fd
-	}
-	fd := socket(unix.SOCK_STREAM)
+// taken is a TCP socket that has a port of a loopback address, on which nobody listens.
+func taken(t *testing.T) (fd int, at netip.AddrPort) {
+	fd = socketOf(t, unix.SOCK_STREAM)
 	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Listen(fd, 0); err != nil {
-		t.Fatal(err)
-	}
-	at, err := unix.Getsockname(fd)
+	name, err := unix.Getsockname(fd)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 3 {
-		_ = unix.Connect(socket(unix.SOCK_STREAM|unix.SOCK_NONBLOCK), at)
+	return fd, netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(name.(*unix.SockaddrInet4).Port))
+}
+
+func socketOf(t *testing.T, kind int) int {
+	fd, err := unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(at.(*unix.SockaddrInet4).Port))
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	return fd
+}
+
+// crowded is a server that accepts nobody, and whose queue is full.
+func crowded(t *testing.T) netip.AddrPort {
+	fd, at := taken(t)
+	if err := unix.Listen(fd, 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		_ = unix.Connect(socketOf(t, unix.SOCK_STREAM|unix.SOCK_NONBLOCK), &unix.SockaddrInet4{Addr: at.Addr().As4(), Port: int(at.Port())})
+	}
+	return at
 }
 
 // insidePending connects sockets a second time while they are being connected, and afterwards, and has a thread that waits
@@ -311,13 +318,8 @@ func TestLandlockPending(t *testing.T) {
 	needLandlock(t)
 	dir := place(t)
 	accepts, _ := accepted(t)
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	none := l.Addr().String()
-	_ = l.Close()
-	args := []string{accepts.String(), none, crowded(t).String()}
+	_, none := taken(t)
+	args := []string{accepts.String(), none.String(), crowded(t).String()}
 	r := runner(t, shown(t, nsrun.Config{
 		Project: filepath.Join(dir, "p"), Mode: nsrun.Direct, Backend: nsrun.LandlockBackend,
 		Net: netpolicy.MustParse("tcp:"+args[0], "tcp:"+args[1], "tcp:"+args[2]),

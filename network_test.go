@@ -237,14 +237,16 @@ func ownAddress(t *testing.T) netip.Addr {
 func TestPublish(t *testing.T) {
 	enforcers(t, func(t *testing.T, e nsrun.Enforcer) {
 		p := filepath.Join(place(t), "p")
-		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		// A port that the kernel gives nobody who asks for any.
+		port := 10000 + os.Getpid()%10000
+		l, err := net.Listen("tcp4", "127.0.0.1:"+strconv.Itoa(port))
+		for ; err != nil && port < 30000; l, err = net.Listen("tcp4", "127.0.0.1:"+strconv.Itoa(port)) {
+			port++
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		port := l.Addr().(*net.TCPAddr).Port
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		_ = l.Close()
 		r := runner(t, nsrun.Config{Project: p, After: nsrun.Discard, Enforcer: e, Publish: []uint16{uint16(port)}})
 		ready := make(chan struct{})
 		var got []byte
