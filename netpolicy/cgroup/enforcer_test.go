@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -541,6 +542,7 @@ func TestProgramsInUse(t *testing.T) {
 func TestStale(t *testing.T) {
 	leaks(t)
 	testenv.NeedRoot(t)
+	alone(t)
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -584,6 +586,8 @@ func TestStale(t *testing.T) {
 // TestOrphan: who kills the process that enforces opens nothing.
 func TestOrphan(t *testing.T) {
 	leaks(t)
+	testenv.NeedRoot(t)
+	alone(t)
 	load(t)
 	serve(t, 80)
 	before := len(groups(t))
@@ -641,8 +645,39 @@ func TestOrphan(t *testing.T) {
 	})
 }
 
+// alone has this process be in a cgroup of its own until the test ends: other tests, which run at the same time, make and remove
+// cgroups too.
+func alone(t *testing.T) {
+	t.Helper()
+	before := ownCgroup(t)
+	enter := func(dir string) error {
+		return os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte("0"), 0)
+	}
+	own := filepath.Join(before, "test-"+strconv.Itoa(os.Getpid()))
+	if err := errors.Join(os.Mkdir(own, 0o755), enter(own)); err != nil {
+		testenv.Skip(t, "cgroup v2", err.Error())
+	}
+	t.Cleanup(func() {
+		nsexec.Shutdown()
+		if err := enter(before); err != nil {
+			t.Error(err)
+		}
+		testenv.Eventually(t, "the cgroup is empty", func() bool { return os.Remove(own) == nil })
+	})
+}
+
 // groups are our cgroups below this process's own.
 func groups(t *testing.T) []string {
+	t.Helper()
+	list, err := filepath.Glob(filepath.Join(ownCgroup(t), "nsrun-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// ownCgroup is this process's own.
+func ownCgroup(t *testing.T) string {
 	t.Helper()
 	infos, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -655,13 +690,9 @@ func groups(t *testing.T) []string {
 	_, at, _ := strings.Cut(string(own), "0::")
 	for line := range strings.Lines(string(infos)) {
 		if left, _, ok := strings.Cut(line, " - cgroup2 "); ok {
-			list, err := filepath.Glob(filepath.Join(strings.Fields(left)[4], strings.TrimSpace(at), "nsrun-*"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return list
+			return filepath.Join(strings.Fields(left)[4], strings.TrimSpace(at))
 		}
 	}
 	testenv.Skip(t, "cgroup v2", "no cgroup v2 is mounted")
-	return nil
+	return ""
 }
