@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/attempts"
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/limiter"
 	"github.com/nsrun/nsrun/internal/plan"
@@ -62,11 +63,13 @@ type Execution struct {
 	mirrored    bool // no overlay can be laid over the home directory
 	plainCaches bool // nor over caches
 
-	walled   confined        // with LandlockBackend
-	net      *network        // nil: none, or the host's
-	observed *observed       // nil: nobody looks at what the command is refused
-	renames  *renames.Server // nil: directories are renamed by the kernel alone
-	mapped   []*os.File      // mounts that a sandbox with own ids is to have
+	walled   confined           // with LandlockBackend
+	net      *network           // nil: none, or the host's
+	observed *observed          // nil: nobody looks at what the command is refused
+	messages *attempts.Messages // nil: none are kept
+	said     []byte             // the messages that were kept
+	renames  *renames.Server    // nil: directories are renamed by the kernel alone
+	mapped   []*os.File         // mounts that a sandbox with own ids is to have
 
 	unmounted <-chan struct{} // closed when nothing of the sandbox is mounted any more; nil: that is so already
 

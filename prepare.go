@@ -405,7 +405,8 @@ func (x *Execution) command(spec Spec, roots []string) error {
 	}
 	cmd.WaitDelay = cmp.Or(x.runner.config.Grace, cancelDelay)
 	deny := cmd.Seccomp[0]
-	x.rename(cmd, roots)
+	x.keepMessages(cmd)
+	x.rename(cmd, roots, deny)
 	if x.endObserved(); x.runner.config.Why && !x.explain {
 		if err := x.observe(cmd, deny); err != nil {
 			return err

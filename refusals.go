@@ -72,6 +72,7 @@ func (x *Execution) findRefusals(err error) {
 		// What made the command fail comes first.
 		slices.SortStableFunc(t.list, func(a, b Refusal) int { return cmp.Compare(rank(a), rank(b)) })
 	case x.result.Started && x.failed():
+		t.text(x.said)
 		for _, c := range [...]*capture{x.stderr, x.stdout} {
 			if c != nil && (c == x.stderr || x.request.Merge) {
 				t.text(c.output().Bytes())
@@ -176,8 +177,11 @@ var messages = [...]struct {
 // namespaceWords occur in messages about namespaces, which the seccomp filter refuses with EPERM.
 var namespaceWords = [...][]byte{[]byte("namespace"), []byte("unshare"), []byte("no usable sandbox"), []byte("clone")}
 
-// namespaces looks for the message of a program that was refused a namespace.
+// namespaces looks for the message of a program that was refused a namespace. nsrun in a sandbox names the flag itself.
 func (t *refusalTable) namespaces(lower []byte) {
+	if bytes.Contains(lower, []byte("--allow-userns")) {
+		return
+	}
 	if !bytes.Contains(lower, []byte("not permitted")) && !bytes.Contains(lower, []byte("no permission")) && !bytes.Contains(lower, namespaceWords[2]) {
 		return
 	}
@@ -268,7 +272,7 @@ func (t *refusalTable) line(before, behind string, err unix.Errno) {
 		if t.names--; t.names < 0 {
 			return
 		}
-		if removes(before) && kind == RefusedWrite {
+		if kind == RefusedWrite && (removes(before) || strings.Contains(behind, " -> ")) {
 			name = filepath.Dir(name) // which is what is written to
 		}
 		if t.addPath(name, err, kind) {

@@ -71,6 +71,20 @@ func refusing(t *testing.T) (dir string, c nsrun.Config) {
 	}
 }
 
+// passing makes a request for a command line: its standard error is a file of the caller's, which nsrun does not read, or
+// is read by nsrun.
+func passing(t *testing.T, command string, through bool) nsrun.Request {
+	if !through {
+		return nsrun.Request{Command: command}
+	}
+	f, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return nsrun.Request{Command: command, Passthrough: true, Stderr: f}
+}
+
 // TestRefusals: commands that are refused something are told of a flag, and work with it.
 func TestRefusals(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
@@ -84,7 +98,7 @@ func TestRefusals(t *testing.T) {
 		{"dd if=/dev/null of=$D/ro/new", "write", "read-only"}, {"chmod 700 $D/ro/f", "write", "read-only"}, {"install a $D/ro/new", "write", "read-only"},
 		{"truncate -s 0 $D/ro/f", "write", "read-only"}, {"sed -i s/a/b/ $D/ro/f", "write", "read-only"}, {"touch ../ro/new", "write", "read-only"},
 		{"bash -c 'echo x >$D/ro/new'", "write", "read-only"}, {"mkfifo $D/ro/new", "write", "read-only"}, {"cp a '../ro/two words'", "write", "read-only"},
-		{"mktemp -p $D/ro/", "write", "read-only"},
+		{"mktemp -p $D/ro/", "write", "read-only"}, {`python3 -c 'import os; os.rename("../ro/f", "../ro/g")'`, "write", "read-only"},
 		// Reads.
 		{"cat ~/.ssh/id", "read", "secret"}, {"head $H/.ssh/id", "read", "secret"}, {"ls ~/.ssh/id", "read", "secret"}, {"wc $H/.ssh/id", "read", "secret"},
 		{"cp ~/.ssh/id new", "read", "secret"}, {"grep t ~/.ssh/id", "read", "secret"}, {"sha256sum ~/.ssh/id", "read", "secret"},
@@ -103,7 +117,7 @@ func TestRefusals(t *testing.T) {
 			}
 			command := strings.NewReplacer("$D", dir, "$H", filepath.Join(filepath.Dir(dir), "home"), "../ro", "../host/"+own, "ro/", own+"/").Replace(q.command)
 			refusal := func(t *testing.T) nsrun.Refusal {
-				res, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: command})
+				res, err := runner(t, c).Run(t.Context(), passing(t, command, i%4 != 1))
 				if err != nil || res.ExitCode == 0 || len(res.Refusals) == 0 {
 					t.Fatalf("why %t: %v, %+v: %s", c.Why, err, res.Refusals, res)
 				}
@@ -146,7 +160,7 @@ func TestNoRefusals(t *testing.T) {
 	} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
-			q := nsrun.Request{Command: strings.ReplaceAll(command, "$D", dir)}
+			q := passing(t, strings.ReplaceAll(command, "$D", dir), i%4 != 1)
 			c := c
 			for _, c.Why = range [...]bool{false, true} {
 				if c.Why && i%4 != 0 && !testenv.Long() || c.Why && os.Geteuid() == 0 && strings.HasPrefix(command, "mount") {
@@ -179,6 +193,32 @@ func TestNoRefusals(t *testing.T) {
 			t.Errorf("%v, %+v", err, res.Refusals)
 		}
 	})
+}
+
+// TestRedirectedMessages: only what a command that fails prints on its own standard error is looked at.
+func TestRedirectedMessages(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir, c := refusing(t)
+	for command, want := range map[string]int{
+		"cat ~/.ssh/id; false": 1, "(exec >&2; cat ~/.ssh/id 2>&1); false": 1, "exec 3>&2 2>/dev/null; cat ~/.ssh/id 2>&3; false": 1,
+		"cat ~/.ssh/id 2>/dev/null; false": 0, "said=$(cat ~/.ssh/id 2>&1); false": 0, "touch $D/new 2>a; false": 0, "cat ~/.ssh/id; true": 0,
+		"cat ~/.ssh/id 2>&-; false": 0, "touch $D/new 2>&1 | cat; false": 0, "mkfifo p; cat p & touch $D/new 2>p; wait; false": 0,
+	} {
+		for _, after := range []func(*nsrun.Config){func(*nsrun.Config) {}, func(c *nsrun.Config) {
+			c.Shared = append(slices.Clip(c.Shared), nsrun.Folder{Path: c.Project, Mode: nsrun.Direct})
+			c.Project = ""
+		}, func(c *nsrun.Config) {
+			*c = allowed(t, *c, "--allow-net tcp:192.0.2.9:1")
+			c.Enforcer = nsrun.BrokerEnforcer
+		}} {
+			c := c
+			after(&c)
+			res, err := runner(t, c).Run(t.Context(), passing(t, strings.ReplaceAll(command, "$D", dir), true))
+			if err != nil || len(res.Refusals) != want {
+				t.Errorf("%s, %+v: %v, %+v, want %d", command, c, err, res.Refusals, want)
+			}
+		}
+	}
 }
 
 // TestRefused32Bit: a program with 32-bit system calls, which exits with 3 outside, is told of.

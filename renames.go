@@ -11,13 +11,13 @@ import (
 
 // rename makes nsrun rename directories for the command, because an overlay refuses that. Supervisors that are attached
 // later do it, too.
-func (x *Execution) rename(cmd *nsexec.Cmd, roots []string) {
+func (x *Execution) rename(cmd *nsexec.Cmd, roots []string, deny nsexec.Filter) {
 	x.endRenames()
 	if len(roots) == 0 || x.session != nil && x.session.Info().Engine == overlay.EngineCopy || x.landlock {
 		return
 	}
 	x.renames = &renames.Server{Root: x.ownRoot()}
-	x.renames.Attach(sandbox.Of(cmd), cmd.Seccomp[0])
+	x.renames.Attach(sandbox.Of(cmd), deny)
 	cmd.Seccomp = []nsexec.Filter{} // which the server has
 }
 

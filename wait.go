@@ -81,6 +81,7 @@ func (x *Execution) end(err error) (Result, error) {
 	x.settleNetwork()
 	x.endOwnIDs()
 	x.endRenames()
+	x.endMessages()
 	x.endObserved()
 	kept := false
 	if s := x.session; s != nil && !x.gone {

@@ -16,7 +16,7 @@ import (
 
 // withTranscripts are the pages that have blocks of the form "console". Those of a page are run one after the other by
 // one shell, in a project of its own: the file hello.in and a Makefile that makes hello and out/stamp of it, committed
-// to git, in the directory src of an empty home directory, which the pages call /home/me. A line that is "…" stands
+// to git, in the directory src of a home directory with a key of ssh, which the pages call /home/me. A line that is "…" stands
 // for any lines; the names of sessions and the times may be others.
 var withTranscripts = []string{"README.md", "docs/policy.md", "docs/sessions.md"}
 
@@ -64,7 +64,7 @@ const mark = "==== the next command"
 
 func transcript(t *testing.T, page, text string) {
 	home := testenv.Dir(t)
-	testenv.Tree(t, home, "src/Makefile: "+makefile, "src/hello.in: Hello, NAME!\n")
+	testenv.Tree(t, home, "src/Makefile: "+makefile, "src/hello.in: Hello, NAME!\n", ".ssh/id_ed25519: a key\n")
 	script := `cd "$HOME/src"; git init -q; git config user.name me; git config user.email me@example.org
 git add .; git commit -qm begin
 `

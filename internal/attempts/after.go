@@ -42,8 +42,19 @@ func (o *Observer) said(n *notify.Notification) {
 	if !ok {
 		return
 	}
+	written(n, &o.text, func(text []byte) { o.After.Said(p, text) })
+}
+
+// written calls f for each text that a call writes, with as much of it as there is room for in buffer.
+func written(n *notify.Notification, buffer *[unix.PathMax]byte, f func(text []byte)) {
+	one := func(at, size uint64) {
+		text := buffer[:min(size, uint64(len(buffer)))]
+		if notify.ReadMemory(n.PID, uintptr(at), text) == 0 {
+			f(text)
+		}
+	}
 	if n.NR == unix.SYS_WRITE {
-		o.message(n.PID, p, n.Args[1], n.Args[2])
+		one(n.Args[1], n.Args[2])
 		return
 	}
 	const size, most = 16, 16 // struct iovec
@@ -53,15 +64,7 @@ func (o *Observer) said(n *notify.Notification) {
 		return
 	}
 	for ; len(part) > 0; part = part[size:] {
-		o.message(n.PID, p, binary.NativeEndian.Uint64(part), binary.NativeEndian.Uint64(part[8:]))
-	}
-}
-
-// message tells the Follower of a text in a caller's memory, as much of it as there is room for.
-func (o *Observer) message(thread uint32, p int, at, size uint64) {
-	text := o.text[:min(size, uint64(len(o.text)))]
-	if notify.ReadMemory(thread, uintptr(at), text) == 0 {
-		o.After.Said(p, text)
+		one(binary.NativeEndian.Uint64(part), binary.NativeEndian.Uint64(part[8:]))
 	}
 }
 

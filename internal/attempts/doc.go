@@ -23,4 +23,8 @@
 //   - that it ends, and with which status (Ended). If a signal kills the process, the Follower is not told.
 //
 // blame.go of package nsrun is that Follower.
+//
+// # Messages
+//
+// Messages observe nothing but what processes write to standard error. That costs far less.
 package attempts

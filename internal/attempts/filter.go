@@ -57,6 +57,18 @@ func observing(deny []unix.SockFilter, owners bool) (f seccomp.Filter) {
 		f.Notify()
 		f.Nr()
 	})
+	reportWrites(&f)
+	for _, i := range deny {
+		if i.Code == seccomp.Return && i.K&seccomp.Action == seccomp.Refuse && told(syscall.Errno(i.K&^seccomp.Action)) {
+			i.K = seccomp.Notify
+		}
+		f = append(f, i)
+	}
+	return f
+}
+
+// reportWrites reports writes to standard error.
+func reportWrites(f *seccomp.Filter) {
 	for _, nr := range [...]uint32{unix.SYS_WRITE, unix.SYS_WRITEV} {
 		f.When(seccomp.Equal, nr, func() {
 			f.Lower(0)
@@ -65,13 +77,6 @@ func observing(deny []unix.SockFilter, owners bool) (f seccomp.Filter) {
 			f.Nr()
 		})
 	}
-	for _, i := range deny {
-		if i.Code == seccomp.Return && i.K&seccomp.Action == seccomp.Refuse && told(syscall.Errno(i.K&^seccomp.Action)) {
-			i.K = seccomp.Notify
-		}
-		f = append(f, i)
-	}
-	return f
 }
 
 // verdict returns the answer of a filter for a call. It knows the instructions that nsexec.DefaultFilter uses. With any

@@ -51,13 +51,13 @@ func machine(t *testing.T, f []unix.SockFilter) func(b []byte) uint32 {
 }
 
 // TestVerdict: what is decided here is what the kernel would have decided by the default filter, and nothing that this refuses
-// passes the filter that observes.
+// passes the filters that observe.
 func TestVerdict(t *testing.T) {
 	deny := []unix.SockFilter(nsexec.DefaultFilter())
-	byDeny, byObserving := machine(t, deny), machine(t, observing(deny, true))
+	byDeny, byObserving, byMessages := machine(t, deny), machine(t, observing(deny, true)), machine(t, messages(deny))
 	arch := deny[1].K
 	values := []uint64{0, 1, 2, 4, 15, 0x5412, 0x541c, 1024, unix.O_CREAT, unix.S_ISUID, unix.S_ISGID, unix.CLONE_NEWUSER, unix.CLONE_NEWTIME, 1 << 32, 1<<64 - 1}
-	told := 0
+	told, said := 0, 0
 	for nr := uint32(0); nr < 480; nr++ {
 		for range 200 {
 			at := arch
@@ -77,6 +77,12 @@ func TestVerdict(t *testing.T) {
 			if got := verdict(deny, call, at, &args); got != want {
 				t.Fatalf("call %#x of %#x, %#x: %#x, want %#x", call, at, args, got, want)
 			}
+			switch got := byMessages(b); {
+			case got == seccomp.Notify && at == arch && isWrite(int32(call)) && uint32(args[0]) == standardError:
+				said++
+			case got != want:
+				t.Fatalf("messages: call %#x of %#x, %#x: %#x, want %#x", call, at, args, got, want)
+			}
 			switch got := byObserving(b); {
 			case got == seccomp.Notify:
 				told++
@@ -85,7 +91,7 @@ func TestVerdict(t *testing.T) {
 			}
 		}
 	}
-	if told == 0 {
+	if told == 0 || said == 0 {
 		t.Error("nothing is told of")
 	}
 	if got := verdict(nil, 1, arch, new([6]uint64)); got&seccomp.Action != seccomp.Refuse {

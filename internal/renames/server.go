@@ -23,18 +23,14 @@ type Server struct {
 	// that id. Zero: with this process's ids.
 	Root int
 
+	server  notify.Server
+	next    *sandbox.Observer // is told of other calls; nil: there are none
 	running sync.WaitGroup
 	moving  sync.Mutex // one directory at a time is carried over
 	acting  sync.Mutex // one call at a time is answered on a thread of its own: a command can make thousands at once
 
 	copies     copies      // of linked files
 	restricted atomic.Bool // a process has restricted itself by Landlock: see doc.go
-
-	mu     sync.Mutex
-	ended  bool
-	idle   *os.File // the listener, until the first call
-	stop   sys.FD   // an eventfd, from then on: readable when all is to end
-	awoken bool
 
 	// For the thread that gets the calls.
 	own  bool // it is this Server's
@@ -48,111 +44,34 @@ type Server struct {
 // command's other filters. If the kernel provides no listener, only deny is installed, see Supervisor.Without.
 // Supervisors and observers that are attached later serve this Server too. Close must be called.
 func (s *Server) Attach(c *sandbox.Options, deny []unix.SockFilter) {
+	if s.next = c.Observer; s.next != nil {
+		deny = s.next.Filter
+	}
+	s.server.Handle = s.handle
+	s.server.On = func(serve func()) {
+		s.unprivileged(func() {
+			s.own = true
+			serve()
+		})
+	}
 	f := filter(deny)
-	c.Observer = &sandbox.Observer{Filter: f, Look: func(*notify.Notification) {}, Handle: s.handle, Answers: answers}
-	c.Supervisor = &sandbox.Supervisor{Filter: f, Optional: true, Started: func(l *os.File, _ []*os.File) error { return s.start(l) }}
+	c.Observer = &sandbox.Observer{Filter: f, Look: func(*notify.Notification) {}, Handle: s.handle, Answers: s.answers}
+	c.Supervisor = &sandbox.Supervisor{Filter: f, Optional: true, Started: func(l *os.File, _ []*os.File) error { return s.server.Start(l) }}
 }
 
-// answers reports whether a call is one that Handle answers.
-func answers(nr int32) bool { return slices.Contains(calls, uint32(nr)) }
+// answers reports whether a call is one that handle answers.
+func (s *Server) answers(nr int32) bool {
+	return slices.Contains(calls, uint32(nr)) || s.next != nil && s.next.Answers(nr)
+}
 
 // Close must be called when the sandbox has ended. It waits for renames that have begun.
 func (s *Server) Close() {
-	s.mu.Lock()
-	s.ended = true
-	if s.idle != nil {
-		_ = s.idle.Close()
-	}
-	if s.awoken {
-		_, _ = unix.Write(int(s.stop), []byte{1, 0, 0, 0, 0, 0, 0, 0})
-	}
-	s.mu.Unlock()
+	s.server.Close()
 	s.using.Lock()
 	s.gone = true
 	s.seen.close()
 	s.using.Unlock()
 	s.running.Wait()
-	if s.awoken {
-		s.stop.Close()
-		s.awoken = false
-	}
-}
-
-// start begins to serve. Until the first call, the runtime's poller waits, which takes no thread.
-func (s *Server) start(l *os.File) error {
-	if l == nil {
-		return nil // there is none
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	fd, err := unix.FcntlInt(l.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	_ = l.Close()
-	if err != nil {
-		return err
-	}
-	if s.ended {
-		return unix.Close(fd)
-	}
-	if err := unix.SetNonblock(fd, true); err != nil {
-		_ = unix.Close(fd)
-		return err
-	}
-	s.idle = os.NewFile(uintptr(fd), "renames")
-	s.running.Add(1)
-	go s.await(s.idle)
-	return nil
-}
-
-// await waits for the first call.
-func (s *Server) await(f *os.File) {
-	defer s.running.Done()
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return
-	}
-	if raw.Read(readable) != nil {
-		return // it was closed
-	}
-	s.mu.Lock()
-	if s.ended {
-		s.mu.Unlock()
-		return
-	}
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	stop, err2 := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	// Otherwise each call would wake the poller.
-	_ = f.Close()
-	s.idle = nil
-	if err == nil && err2 == nil {
-		s.stop, s.awoken = sys.FD(stop), true
-	}
-	s.mu.Unlock()
-	l := sys.FD(fd)
-	defer l.Close()
-	if err == nil && err2 == nil {
-		s.serve(notify.Listener(l))
-	}
-}
-
-// readable reports whether there is something to read, or the end.
-func readable(fd uintptr) bool {
-	p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	n, err := unix.Poll(p[:], 0)
-	return err == nil && n > 0
-}
-
-// serve answers calls until the sandbox has ended.
-func (s *Server) serve(l notify.Listener) {
-	s.unprivileged(func() {
-		s.own = true
-		l.WakeHere()
-		var n notify.Notification
-		for l.Wait(int(s.stop)) {
-			if l.Receive(&n) == 0 {
-				s.handle(l, &n)
-			}
-		}
-	})
 }
 
 // unprivileged calls f on a thread without capabilities: commands in a sandbox have none outside of it. The thread must
@@ -173,6 +92,10 @@ func (s *Server) unprivileged(f func()) bool {
 
 // handle answers a call, or starts a goroutine that does so, if it takes time, or must be done with fewer rights.
 func (s *Server) handle(l notify.Listener, n *notify.Notification) {
+	if !slices.Contains(calls, uint32(n.NR)) {
+		s.next.Handle(l, n)
+		return
+	}
 	s.using.Lock()
 	defer s.using.Unlock()
 	switch {

@@ -1,0 +1,33 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"os"
+
+	"github.com/nsrun/nsrun/internal/attempts"
+	"github.com/nsrun/nsrun/internal/sandbox"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+// keepMessages has nsrun keep the end of what the command writes to standard error where that is the caller's file, which
+// nsrun does not read. What a command redirects is not kept. A sandbox in this one may need the only listener that there
+// can be.
+func (x *Execution) keepMessages(cmd *nsexec.Cmd) {
+	x.endMessages()
+	file, isFile := x.request.Stderr.(*os.File)
+	if !isFile || !x.request.Passthrough || x.runner.config.Why || x.landlock || x.explain || x.box.UserNamespaces {
+		return
+	}
+	x.messages = attempts.NewMessages(file)
+	x.messages.Attach(sandbox.Of(cmd), cmd.Seccomp[0])
+	cmd.Seccomp = []nsexec.Filter{} // which the messages' filter has
+}
+
+// endMessages reads the messages: the command has ended.
+func (x *Execution) endMessages() {
+	if x.messages != nil {
+		x.said = x.messages.Close()
+		x.messages = nil
+	}
+}
