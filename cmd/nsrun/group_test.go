@@ -59,7 +59,7 @@ func TestGroup(t *testing.T) {
 		}
 		cmd := exec.Command(filepath.Join(dir, "bin/nsrun"), append(args, "--", "sh", "-c", "echo new >file; true")...)
 		cmd.Dir = filepath.Join(dir, "p")
-		cmd.Env = []string{"HOME=" + filepath.Join(dir, "home"), "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+		cmd.Env = []string{"HOME=" + filepath.Join(dir, "home"), "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "GORACE=atexit_sleep_ms=0"}
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: c.gid, Groups: []uint32{group}}}
 		out, err := cmd.CombinedOutput()
 		if err != nil || strings.Contains(string(out), notice) != c.told {

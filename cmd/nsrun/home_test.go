@@ -32,7 +32,7 @@ func mounted(t *testing.T, source, target, fstype string, flags uintptr) {
 func nsrunIn(t *testing.T, dir string, env []string, args ...string) (status int, output string) {
 	t.Helper()
 	c := exec.Command(filepath.Join(installed(t), "nsrun"), args...)
-	c.Dir, c.Env = dir, append(env, "PATH="+os.Getenv("PATH"))
+	c.Dir, c.Env = dir, append(env, "PATH="+os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0") // else a second for each process
 	out, err := c.CombinedOutput()
 	if c.ProcessState == nil {
 		t.Fatal(err)

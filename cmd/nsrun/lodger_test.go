@@ -68,7 +68,7 @@ func (l *lodger) give(dir string) {
 func (l *lodger) command(dir, program string, args ...string) *exec.Cmd {
 	c := exec.Command(program, args...)
 	c.Dir = filepath.Join(l.home, dir)
-	c.Env = []string{"PATH=" + l.bin + ":" + os.Getenv("PATH"), "HOME=" + l.home, "LC_ALL=C"}
+	c.Env = []string{"PATH=" + l.bin + ":" + os.Getenv("PATH"), "HOME=" + l.home, "LC_ALL=C", "GORACE=atexit_sleep_ms=0"} // else a second for each process
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(l.uid), Gid: uint32(l.uid)}}
 	return c
 }

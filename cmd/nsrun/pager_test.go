@@ -27,7 +27,8 @@ func newBench(t *testing.T) bench {
 func (d bench) command(env []string, args ...string) *exec.Cmd {
 	c := exec.Command(filepath.Join(d.bin, "nsrun"), args...)
 	c.Dir = filepath.Join(d.dir, "p")
-	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(d.dir, "home"), "LC_ALL=C.UTF-8"}, env...)
+	c.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(d.dir, "home"), "LC_ALL=C.UTF-8",
+		"GORACE=atexit_sleep_ms=0"}, env...) // else a second for each process
 	return c
 }
 

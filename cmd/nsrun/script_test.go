@@ -177,7 +177,7 @@ func setup(e *testscript.Env, bin string) error {
 		return err
 	}
 	e.Vars = append(e.Vars, "BIN="+bin, "SELF="+self, "HOME="+home, "TMPDIR="+tmp, "PATH="+bin+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C",
-		"XDG_STATE_HOME=", "UID="+strconv.Itoa(os.Getuid()))
+		"XDG_STATE_HOME=", "UID="+strconv.Itoa(os.Getuid()), "GORACE=atexit_sleep_ms=0") // else a second for each process
 	started := make(map[string]*background)
 	e.Values[startedKey{}] = started
 	e.Values[completerKey{}] = make(map[string]*completer)
@@ -283,7 +283,7 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	b := &background{cmd: exec.Command(path, args[2:]...)}
 	b.cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "LC_ALL", "WORK", "XDG_STATE_HOME"} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "LC_ALL", "WORK", "XDG_STATE_HOME", "GORACE"} {
 		b.cmd.Env = append(b.cmd.Env, name+"="+ts.Getenv(name))
 	}
 	b.cmd.Stdout, b.cmd.Stderr = &b.stdout, &b.stderr
@@ -527,10 +527,9 @@ func completions(ts *testscript.TestScript, script, line string) (words []string
 	if c == nil {
 		c = &completer{cmd: exec.Command("timeout", "60", script)}
 		c.cmd.Dir, c.cmd.Stderr = ts.MkAbs("."), ts.Stderr()
-		for _, name := range []string{"PATH", "HOME", "TMPDIR", "LC_ALL", "WORK", "XDG_STATE_HOME", "BASH_COMPLETION"} {
+		for _, name := range []string{"PATH", "HOME", "TMPDIR", "LC_ALL", "WORK", "XDG_STATE_HOME", "BASH_COMPLETION", "GORACE"} {
 			c.cmd.Env = append(c.cmd.Env, name+"="+ts.Getenv(name))
 		}
-		c.cmd.Env = append(c.cmd.Env, "GORACE=atexit_sleep_ms=0") // else a second for each process
 		in, err := c.cmd.StdinPipe()
 		ts.Check(err)
 		out, err := c.cmd.StdoutPipe()

@@ -163,7 +163,7 @@ env = ["PROFILE=yes"]
 				run := func(words ...string) (string, int) {
 					cmd := exec.Command(bin, words...)
 					cmd.Dir = filepath.Join(place, "p")
-					cmd.Env = []string{"HOME=" + filepath.Join(place, "home"), "PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
+					cmd.Env = []string{"HOME=" + filepath.Join(place, "home"), "PATH=" + os.Getenv("PATH"), "LC_ALL=C", "GORACE=atexit_sleep_ms=0"}
 					cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
 					out, err := cmd.CombinedOutput()
 					if cmd.ProcessState == nil {

@@ -37,7 +37,8 @@ func atTerminalWith(t *testing.T, env []string, args ...string) *session {
 	s := &session{Terminal: testenv.NewTerminal(t), project: filepath.Join(dir, "p")}
 	s.cmd = exec.Command(filepath.Join(bin, "nsrun"), args...)
 	s.cmd.Dir = s.project
-	s.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "LC_ALL=C.UTF-8", "PAGER=cat", "TERM=xterm"}
+	s.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "LC_ALL=C.UTF-8", "PAGER=cat", "TERM=xterm",
+		"GORACE=atexit_sleep_ms=0"} // else a second for each process
 	s.cmd.Env = append(s.cmd.Env, env...)
 	s.Attach(s.cmd)
 	if err := s.cmd.Start(); err != nil {

@@ -60,7 +60,7 @@ func TestSandboxModes(t *testing.T) {
 			run := func(words []string) (string, int) {
 				cmd := exec.Command(filepath.Join(bin, "nsrun"), words...)
 				cmd.Dir = filepath.Join(dir, "p")
-				cmd.Env = []string{"HOME=" + filepath.Join(dir, "home"), "PATH=" + os.Getenv("PATH")}
+				cmd.Env = []string{"HOME=" + filepath.Join(dir, "home"), "PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0"}
 				if !c.sandboxes && words[0] == "run" {
 					testenv.WithoutNamespaces(cmd)
 				}
