@@ -5,6 +5,7 @@ package nsrun
 import (
 	"os"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/attempts"
 	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/nsexec"
@@ -16,7 +17,9 @@ import (
 func (x *Execution) keepMessages(cmd *nsexec.Cmd) {
 	x.endMessages()
 	file, isFile := x.request.Stderr.(*os.File)
-	if !isFile || !x.request.Passthrough || x.runner.config.Why || x.landlock || x.explain || x.box.UserNamespaces {
+	if !isFile || !x.request.Passthrough || x.runner.config.Why || x.landlock || x.explain || x.box.UserNamespaces ||
+		!features.Has(features.KillableCalls) { // else a signal handler would interrupt a message
+
 		return
 	}
 	x.messages = attempts.NewMessages(file)
