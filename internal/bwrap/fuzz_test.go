@@ -272,7 +272,7 @@ func FuzzParseIn(f *testing.F) {
 		}
 		var got *Config
 		var ok bool
-		if n := testing.AllocsPerRun(1, func() {
+		if n := testing.AllocsPerRun(3, func() {
 			*room = Room{}
 			got, ok = ParseIn(room, words, env)
 		}); n != 0 {
