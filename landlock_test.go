@@ -3,12 +3,15 @@
 package nsrun_test
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/features"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/overlay"
 )
 
@@ -66,6 +69,44 @@ func TestLandlockHome(t *testing.T) {
 		}
 		if said != c.want || whole != 1 {
 			t.Errorf("home %v: said %d times, want %d: %q", c.home, said, c.want, res.Notices)
+		}
+	}
+}
+
+// TestLandlockMessages: Landlock has one error for what is hidden and what is read-only. Error messages tell which it is, and the
+// flag.
+func TestLandlockMessages(t *testing.T) {
+	needLandlock(t)
+	dir, c := refusing(t)
+	c.Backend, c.Mode = nsrun.LandlockBackend, nsrun.Direct // else the command works in a copy, elsewhere
+	testenv.Tree(t, dir, "ro/", "ro/f", "ro/d/")
+	closed := filepath.Join(dir, "closed")
+	if err := errors.Join(os.Mkdir(closed, 0), os.WriteFile(filepath.Join(dir, "own"), nil, 0)); err != nil {
+		t.Fatal(err)
+	}
+	root := os.Geteuid() == 0 // whose command has no privileges: that is the policy's doing
+	for i, q := range []struct{ command, kind, flag string }{
+		{"cat ~/.ssh/id", "read", "--ro $H/.ssh/id"}, {"cat $D/hidden/f", "read", "--ro $D/hidden/f"},
+		{"touch $D/ro/new", "write", "--rw $D/ro"}, {"touch ../host/ro/new", "write", "--rw $D/ro"}, {"rm $D/ro/f", "write", "--rw $D/ro"},
+		{"echo x >>$D/ro/f", "write", "--rw $D/ro/f"}, {"mkdir ../host/ro/new", "write", "--rw $D/ro"}, {"rmdir ../host/ro/d", "write", "--rw $D/ro"},
+		{"cat a; false", "", ""}, {"touch a/b", "", ""}, {"mkdir d; chmod 0 d; touch d/x; ls d; false", "", ""}, {"./a", "", ""}, {"cat $D/none", "", ""},
+		{"ls $D/closed", "", ""}, {"cat ../host/own", "", ""}, {"touch $D/ro/new 2>/dev/null; false", "", ""},
+	} {
+		if root && (strings.Contains(q.command, "own") || strings.Contains(q.command, "closed") || strings.Contains(q.command, "chmod")) {
+			continue
+		}
+		command := strings.NewReplacer("$D", dir, "$H", filepath.Join(filepath.Dir(dir), "home")).Replace(q.command)
+		flag := strings.NewReplacer("$D", dir, "$H", filepath.Join(filepath.Dir(dir), "home")).Replace(q.flag)
+		res, err := runner(t, c).Run(t.Context(), passing(t, command, i%3 != 1))
+		if err != nil || res.ExitCode == 0 {
+			t.Fatalf("%s: %v, %s", command, err, res)
+		}
+		var got nsrun.Refusal
+		if len(res.Refusals) > 0 {
+			got = res.Refusals[0]
+		}
+		if len(res.Refusals) > 1 || string(got.Kind) != q.kind || got.Flag != flag {
+			t.Errorf("%s: %+v, want %s %s", command, res.Refusals, q.kind, flag)
 		}
 	}
 }

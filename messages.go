@@ -17,12 +17,16 @@ import (
 func (x *Execution) keepMessages(cmd *nsexec.Cmd) {
 	x.endMessages()
 	file, isFile := x.request.Stderr.(*os.File)
-	if !isFile || !x.request.Passthrough || x.runner.config.Why || x.landlock || x.explain || x.box.UserNamespaces ||
+	if !isFile || !x.request.Passthrough || x.runner.config.Why || x.explain || x.box.UserNamespaces ||
 		!features.Has(features.KillableCalls) { // else a signal handler would interrupt a message
 
 		return
 	}
 	x.messages = attempts.NewMessages(file)
+	if x.landlock {
+		x.messages.Join(sandbox.Of(cmd))
+		return
+	}
 	x.messages.Attach(sandbox.Of(cmd), cmd.Seccomp[0])
 	cmd.Seccomp = []nsexec.Filter{} // which the messages' filter has
 }

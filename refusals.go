@@ -35,7 +35,7 @@ const (
 
 // findRefusals finds what the command was refused. err is what Wait returns.
 func (x *Execution) findRefusals(err error) {
-	t := refusalTable{box: &x.box, dir: x.dir, names: mostNames, root: os.Geteuid() == 0 && !x.landlock}
+	t := refusalTable{box: &x.box, dir: x.dir, names: mostNames, root: os.Geteuid() == 0 && !x.landlock, landlock: x.landlock}
 	for _, d := range x.result.Network.Denied() {
 		r := networkRefusal(d)
 		target := d.Host
@@ -146,11 +146,12 @@ func networkRefusal(d netpolicy.Decision) Refusal {
 
 // refusalTable collects refusals, each once.
 type refusalTable struct {
-	box   *plan.Sandbox
-	dir   string // the working directory
-	names int    // that may still be looked at
-	root  bool   // it is root's command
-	list  []Refusal
+	box      *plan.Sandbox
+	dir      string // the working directory
+	names    int    // that may still be looked at
+	root     bool   // it is root's command
+	landlock bool   // nothing is done by mounts
+	list     []Refusal
 }
 
 func (t *refusalTable) add(r Refusal) {
@@ -245,22 +246,29 @@ func (t *refusalTable) text(output []byte) {
 		}
 		for _, m := range messages {
 			if i := bytes.Index(lower, m.text); i >= 0 && len(lower) == len(line) {
-				t.line(string(line[:i]), string(line[i+len(m.text):]), m.err)
+				before, behind := string(line[:i]), string(line[i+len(m.text):])
+				if !t.line(before, behind, m.err) && t.landlock && m.err == unix.EACCES { // Landlock has one error
+					t.line(before, behind, unix.EROFS)
+				}
 				break
 			}
 		}
 	}
 }
 
-// line looks for the path that a message is about: the last one before the error's text, else the first one after it.
-func (t *refusalTable) line(before, behind string, err unix.Errno) {
+// line adds the path that a message is about: the last one before the error's text, else the first one after it.
+func (t *refusalTable) line(before, behind string, err unix.Errno) bool {
 	kind := RefusedRead
 	if err == unix.EROFS {
 		kind = RefusedWrite
 	}
 	names := namesIn(before)
 	slices.Reverse(names)
-	for _, name := range append(names, namesIn(behind)...) {
+	names = append(names, namesIn(behind)...)
+	if t.landlock && err == unix.EROFS {
+		names = names[:min(1, len(names))] // it may well be a permission of the file
+	}
+	for _, name := range names {
 		if !filepath.IsAbs(name) {
 			// The working directory of the command at that time is not known; but only the policy causes
 			// this error.
@@ -270,15 +278,16 @@ func (t *refusalTable) line(before, behind string, err unix.Errno) {
 			name = filepath.Join(t.dir, name)
 		}
 		if t.names--; t.names < 0 {
-			return
+			break
 		}
 		if kind == RefusedWrite && (removes(before) || strings.Contains(behind, " -> ")) {
 			name = filepath.Dir(name) // which is what is written to
 		}
 		if t.addPath(name, err, kind) {
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // removes reports whether a message is about a name, not about what the name leads to.

@@ -37,6 +37,15 @@ func NewMessages(file *os.File) *Messages {
 	return m
 }
 
+// Join makes c, which has a Supervisor, a command whose messages are kept: the Supervisor has to pass calls on to
+// sandbox.Options.Observer. Close must be called.
+func (m *Messages) Join(c *sandbox.Options) {
+	s := *c.Supervisor
+	s.Filter = messages(s.Filter)
+	c.Supervisor = &s
+	c.Observer = &sandbox.Observer{Handle: m.handle, Answers: isWrite}
+}
+
 // Attach makes c a command whose messages are kept. It installs the filter deny, which must not be among the command's
 // other filters and must refuse the calls of other architectures. If the kernel provides no listener, only deny is
 // installed. Close must be called.

@@ -61,6 +61,7 @@ func Build(f Facts, p Policy) (Sandbox, []Notice, error) {
 			}
 		}
 	}
+	b.at = BlockedLayer // of what staysBlocked adds
 	if err := b.staysBlocked(); err != nil {
 		return Sandbox{}, b.notices, err
 	}

@@ -33,10 +33,11 @@ type Deputy struct {
 	// Seen reports whether the command sees a path. Nil: it sees all paths.
 	Seen func(path string) bool
 
-	stop *os.File      // readable when serve has to end; nil: not attached, or closed
-	done chan struct{} // closed when serve has ended; nil: it was not started
-	seen notify.Notification
-	text [unix.PathMax]byte
+	command *sandbox.Options
+	stop    *os.File      // readable when serve has to end; nil: not attached, or closed
+	done    chan struct{} // closed when serve has ended; nil: it was not started
+	seen    notify.Notification
+	text    [unix.PathMax]byte
 
 	lifetime context.Context // of the command; it ends what is done for the command on other goroutines
 	sockets  sockets
@@ -44,7 +45,7 @@ type Deputy struct {
 	temp     sys.FD // of Temp
 }
 
-// Attach makes a command report its calls. Close must be called.
+// Attach makes a command report its calls, and passes on those that an Observer answers. Close must be called.
 func (d *Deputy) Attach(c *sandbox.Options) error {
 	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
@@ -60,6 +61,7 @@ func (d *Deputy) Attach(c *sandbox.Options) error {
 		}
 		d.temp = sys.FD(temp)
 	}
+	d.command = c
 	c.Supervisor = &sandbox.Supervisor{
 		Filter: Notified(d.Loopback), Seal: Nothing(), Early: true,
 		Started: func(l *os.File, _ []*os.File) error {
@@ -105,11 +107,14 @@ func (d *Deputy) serve(file *os.File) {
 	l := notify.Listener(file.Fd())
 	l.WakeHere()
 	stop := int(d.stop.Fd())
+	other := d.command.Observer
 	for l.Wait(stop) {
 		if l.Receive(&d.seen) != 0 {
 			continue
 		}
 		switch {
+		case other != nil && other.Answers(d.seen.NR):
+			other.Handle(l, &d.seen)
 		case d.Loopback && d.handleSocket(l, &d.seen):
 		case uint32(d.seen.NR) == unix.SYS_SOCKETPAIR:
 			d.pair(l, &d.seen)
