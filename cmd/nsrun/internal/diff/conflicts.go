@@ -13,14 +13,14 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// How much is told of conflicts: of how many files the text, of how many places in each, and of how many lines there.
+// Limits of what is printed about conflicts.
 const (
-	MostConflicts = 10
-	hunksMost     = 3
-	linesMost     = 3
+	MostConflicts = 10 // conflicts with their texts
+	hunksMost     = 3  // hunks of each
+	linesMost     = 3  // lines of each hunk
 )
 
-// ConflictText tells both sides of a conflict.
+// ConflictText describes both sides of a conflict.
 func ConflictText(c overlay.Conflict) string {
 	did := ""
 	switch c.Kind {
@@ -50,13 +50,13 @@ func Version(v overlay.Version) string {
 	return text + " from " + v.ModTime.Local().Format("2006-01-02 15:04:05")
 }
 
-// A ConflictDetail is what can be told of a conflict beside its versions.
+// A ConflictDetail describes a conflict more closely than its versions do.
 type ConflictDetail struct {
-	Lines  []string // escaped
-	Merges bool     // --merge would make one of both
+	Lines  []string // for people; escaped
+	Merges bool     // --merge would resolve it
 }
 
-// DetailOf finds out what prevents a merge.
+// DetailOf finds out whether a conflict can be merged.
 func DetailOf(s *overlay.Session, c overlay.Conflict) (d ConflictDetail) {
 	if c.Index != "" {
 		return d
@@ -112,7 +112,7 @@ func hunkLines(h overlay.Hunk, based bool) (list []string) {
 	return list
 }
 
-// shortLine is a line of a file as it can be shown.
+// shortLine escapes a line of a file, and shortens it.
 func shortLine(line string) string {
 	const most = 100
 	text := escape.Printable(strings.ReplaceAll(line, "\t", "    "))

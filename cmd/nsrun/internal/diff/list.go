@@ -15,8 +15,7 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// printChanges prints changes, deletions first, a new or deleted directory as one
-// line. Nothing is cut off.
+// printChanges prints changes, deletions first, and a new or deleted directory as one line. It shortens nothing.
 func printChanges(w io.Writer, prefix string, changes []overlay.Change, several bool) {
 	if w == os.Stderr {
 		console.ClearModes()
@@ -34,7 +33,7 @@ func printChanges(w io.Writer, prefix string, changes []overlay.Change, several 
 				line = line[:2] + escape.Quote(c.Root) + ": " + line[2:]
 			}
 			if c.Kind == overlay.Added && c.Mode.IsDir() {
-				// What is not as usual below it has a line of its own.
+				// Special files and files that run later have lines of their own.
 				n := 0
 				for _, in := range changes[i+1 : i+1+below(changes[i:])] {
 					if in.Special != "" || in.Runs != "" {
@@ -52,7 +51,7 @@ func printChanges(w io.Writer, prefix string, changes []overlay.Change, several 
 	}
 }
 
-// details is what a change's letter does not tell, in parentheses.
+// details returns what a change's letter does not say, in parentheses.
 func details(c overlay.Change) string {
 	var list []string
 	switch {
@@ -84,8 +83,7 @@ func details(c overlay.Change) string {
 	return " (" + strings.Join(list, ", ") + ")"
 }
 
-// below counts the changes that lie in the new directory changes[0]. All are
-// additions: there was nothing.
+// below counts the changes in the new directory changes[0].
 func below(changes []overlay.Change) (n int) {
 	dir := changes[0]
 	for _, c := range changes[1:] {
@@ -97,8 +95,8 @@ func below(changes []overlay.Change) (n int) {
 	return n
 }
 
-// Print is printChanges, but that what was moved is one line, behind the deletions.
-// What is special has a line of its own wherever it is.
+// Print prints changes like printChanges, and a rename as one line after the deletions. Special files and files that
+// run later always have lines of their own.
 func Print(w io.Writer, prefix string, changes []overlay.Change, moved []overlay.Rename, several bool) {
 	index := IndexRenames(moved)
 	var gone, rest []overlay.Change

@@ -23,11 +23,9 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// A patch holds what git knows of a change: contents, symbolic links and whether a file
-// can be executed. Everything else is said on standard error, and what git would refuse
-// is left out, because it would refuse all of the patch for it.
-
-// WritePatch writes a patch for git apply, and says what is not in it.
+// WritePatch writes a patch for git apply. It contains what git knows of a change: contents, symbolic links, and
+// whether a file is executable. It omits what git would refuse, because git then refuses the whole patch. Standard
+// error says what the patch lacks. The changes must be in one root.
 func WritePatch(w io.Writer, s *overlay.Session, changes []overlay.Change) error {
 	if roots := rootsOf(changes); len(roots) > 1 {
 		return usage.Errorf("diff", "the changes are in %d roots, and a patch is for one: name one of %s",
@@ -60,7 +58,7 @@ func rootsOf(changes []overlay.Change) (list []string) {
 	return list
 }
 
-// umask is the caller's, with which git apply will make files.
+// umask returns this process's umask, with which git apply will create files.
 func umask() fs.FileMode {
 	m := unix.Umask(0o077)
 	unix.Umask(m)
@@ -74,29 +72,25 @@ type patcher struct {
 	umask fs.FileMode
 	uid   int
 	notes []*note
-	left  int   // how many things are not in the patch
+	left  int   // how many things the patch lacks
 	room  int64 // how many bytes of contents it may still get
 
-	// made and removed hold all directories below which the patch makes or changes a
-	// file, or deletes one.
-	made, removed map[string]bool
-
-	// blocked are paths at which git cannot remove what is in the way, links those of
-	// links that become directories.
-	blocked, links map[string]bool
+	made, removed map[string]bool // directories below which the patch writes a file, or deletes one
+	blocked       map[string]bool // paths where git cannot create an object
+	links         map[string]bool // links that become directories
 }
 
-// A note is one kind of thing that is not in the patch.
+// A note is one kind of thing that the patch lacks.
 type note struct {
 	one, many string // "empty directory", "empty directories"
 	names     []string
 }
 
-// mostContents is how many bytes of contents a patch gets: git apply holds each one in memory, and a file without content
-// can have any size.
+// mostContents limits the contents of a patch, in bytes: git apply reads files into memory, and a sparse file can have
+// any size.
 const mostContents = 4 << 30
 
-// mostNames is up to how many things are named; more are counted.
+// mostNames limits the names in a note. If there are more, it says only how many.
 const mostNames = 10
 
 func (n *note) String() string {
@@ -110,7 +104,7 @@ func (n *note) String() string {
 	return text
 }
 
-// lacks notes that something about c is not in the patch.
+// lacks notes that the patch lacks something about c.
 func (p *patcher) lacks(c overlay.Change, detail, one, many string) {
 	p.left++
 	i := slices.IndexFunc(p.notes, func(n *note) bool { return n.one == one })
@@ -135,7 +129,7 @@ func (p *patcher) write(changes []overlay.Change) error {
 			return err
 		}
 	}
-	// Whether a new directory is empty is known when all files are.
+	// Only after all files is it known which new directories the patch leaves empty.
 	for _, c := range changes {
 		if c.Kind != overlay.Deleted && c.Kind != overlay.Modified && c.Mode.IsDir() && !p.made[c.Path] && !inAny(p.blocked, c.Path) {
 			p.lacks(c, "", "empty directory", "empty directories")
@@ -154,7 +148,7 @@ func inAny(dirs map[string]bool, name string) bool {
 	return false
 }
 
-// GitMode is the mode that git has for an object, zero for what it does not know.
+// GitMode returns git's mode for an object. Zero: git has none.
 func GitMode(m fs.FileMode) uint32 {
 	switch {
 	case m.IsRegular() && m&0o100 != 0:
@@ -234,7 +228,7 @@ func (p *patcher) change(c overlay.Change) error {
 	return nil
 }
 
-// fits takes room for what both sides of a file hold.
+// fits reports whether there is room for both versions of a file, and takes it.
 func (p *patcher) fits(c overlay.Change, old, new fs.FileMode) bool {
 	for _, side := range [...]struct {
 		mode fs.FileMode
@@ -251,9 +245,8 @@ func (p *patcher) fits(c overlay.Change, old, new fs.FileMode) bool {
 	return true
 }
 
-// gitFollows reports whether git can put there an object below what was a link. It looks
-// whether there is anything yet, and whether a directory on the way is a link that stays, and still
-// follows the one that goes away for that. Most of what it may find it can do with.
+// gitFollows reports whether git can create an object below a link that becomes a directory. git first looks the path
+// up, still through that link. It refuses the path if the look-up fails, or if another link on the way stays.
 func (p *patcher) gitFollows(c overlay.Change) bool {
 	_, err := os.Lstat(path.Join(c.Root, c.Path))
 	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
@@ -268,8 +261,8 @@ func (p *patcher) gitFollows(c overlay.Change) bool {
 	return true
 }
 
-// remove writes the deletion of a directory, or says that something cannot be deleted. It
-// returns whether nothing will be left at the path.
+// remove writes the deletion of a directory, and notes what git cannot delete. It reports whether git will leave
+// nothing at the path.
 func (p *patcher) remove(c overlay.Change, old fs.FileMode) (bool, error) {
 	if !old.IsDir() {
 		if GitMode(old) == 0 {
@@ -307,15 +300,15 @@ func (p *patcher) remove(c overlay.Change, old fs.FileMode) (bool, error) {
 	return all, nil
 }
 
-// above adds the directories above a path.
+// above adds the directories above a path to dirs.
 func above(dirs map[string]bool, name string) {
 	for dir := path.Dir(name); dir != "." && !dirs[dir]; dir = path.Dir(dir) {
 		dirs[dir] = true
 	}
 }
 
-// attached says what else belongs to the session's object. A file that is the same to git
-// keeps the mode it has; others get what git gives them.
+// attached notes the mode, links, owner and attributes that git will not give to the session's object. git leaves the
+// mode of a file that is the same to it, and gives others a mode by the umask.
 func (p *patcher) attached(c overlay.Change, new fs.FileMode, same bool) error {
 	if c.Kind == overlay.Deleted {
 		return nil
@@ -350,7 +343,7 @@ func (p *patcher) attached(c overlay.Change, new fs.FileMode, same bool) error {
 	return nil
 }
 
-// content is what one side holds. A file is opened when it is written.
+// content returns the content of one version. A file is opened only when it is written.
 func (p *patcher) content(c overlay.Change, side overlay.Side, mode uint32) (textdiff.Content, error) {
 	size := c.Size
 	if side == overlay.Before {
@@ -366,7 +359,7 @@ func (p *patcher) content(c overlay.Change, side overlay.Side, mode uint32) (tex
 	return textdiff.Content{Size: size, Open: func() (io.ReadCloser, error) { return p.s.File(c, side) }}, nil
 }
 
-// fail says which file an error is about.
+// fail adds the file to an error that lacks it.
 func (p *patcher) fail(c overlay.Change, err error) error {
 	if errors.Is(err, textdiff.ErrChanged) {
 		return &overlay.Error{Op: "read", Path: c.Root + "/" + c.Path, Err: err}
@@ -374,7 +367,7 @@ func (p *patcher) fail(c overlay.Change, err error) error {
 	return err
 }
 
-// emptied says which directories git removes because it removes all that is in them.
+// emptied notes the directories that git deletes because it deletes everything in them.
 func (p *patcher) emptied(changes []overlay.Change) error {
 	deleted := map[string]bool{}
 	for _, c := range changes {

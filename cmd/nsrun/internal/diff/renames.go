@@ -8,12 +8,12 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// renames are what was moved, by where it was and by where it is. What is in a directory
-// that was moved is equal, and not among them.
+// renames are renames by their old and new paths. The contents of a renamed directory are equal, and have no entries.
 type renames struct{ from, to map[renamed]overlay.Rename }
 
 type renamed struct{ root, path string }
 
+// IndexRenames indexes renames for Options.
 func IndexRenames(list []overlay.Rename) *renames {
 	r := &renames{map[renamed]overlay.Rename{}, map[renamed]overlay.Rename{}}
 	for _, m := range list {
@@ -37,7 +37,7 @@ func (r *renames) of(c overlay.Change) (m overlay.Rename, ok bool) {
 	return m, ok
 }
 
-// Inside reports whether c is in a directory that was moved.
+// Inside reports whether c is in a renamed directory.
 func (r *renames) Inside(c overlay.Change) bool {
 	if r == nil || len(r.to) == 0 {
 		return false

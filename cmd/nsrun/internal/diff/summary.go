@@ -16,7 +16,7 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// inSummary yields the deletions, or all other changes, but not what was moved.
+// inSummary yields the deletions, or all other changes, but no renames.
 func inSummary(changes []overlay.Change, deletions bool, o Options) iter.Seq[overlay.Change] {
 	return func(yield func(overlay.Change) bool) {
 		for _, c := range changes {
@@ -30,8 +30,7 @@ func inSummary(changes []overlay.Change, deletions bool, o Options) iter.Seq[ove
 	}
 }
 
-// summaryName is a path in a summary, as git quotes it. It is absolute where there are
-// several roots.
+// summaryName returns the path of a change as git quotes it. With several roots it is absolute.
 func summaryName(c overlay.Change, o Options) string {
 	name := c.Path
 	if o.Several {
@@ -43,7 +42,7 @@ func summaryName(c overlay.Change, o Options) string {
 	return textdiff.Quote(name)
 }
 
-// movedNames are the two names of something that was moved, in a summary.
+// movedNames returns the two paths of a rename, as summaryName does.
 func movedNames(m overlay.Rename, o Options) (from, to string) {
 	c := overlay.Change{Root: m.Root}
 	if m.Directory {
@@ -55,8 +54,7 @@ func movedNames(m overlay.Rename, o Options) (from, to string) {
 	return from, summaryName(c, o)
 }
 
-// WriteNameStatus writes a line per change: letter, tab, path. What was moved has both
-// paths and stands behind the deletions, which it is one of.
+// WriteNameStatus writes a line for each change: letter, tab, path. Renames come after the deletions, with both paths.
 func WriteNameStatus(w *bufio.Writer, changes []overlay.Change, moved []overlay.Rename, o Options) {
 	for c := range inSummary(changes, true, o) {
 		writeStatus(w, c, o)
@@ -78,7 +76,7 @@ func writeStatus(w *bufio.Writer, c overlay.Change, o Options) {
 	w.WriteByte('\n')
 }
 
-// WriteStat writes how much was changed in each file, and in words what else is different.
+// WriteStat writes how many lines changed in each file, and in words what else differs.
 func WriteStat(w *bufio.Writer, s *overlay.Session, changes []overlay.Change, moved []overlay.Rename, o Options) error {
 	d := diffWriter{w: w, s: s, o: o}
 	d.o.maxBytes = textdiff.MaxBytes
@@ -140,7 +138,7 @@ func WriteStat(w *bufio.Writer, s *overlay.Session, changes []overlay.Change, mo
 	return textdiff.WriteStats(w, stats, width, colours)
 }
 
-// movedStat counts the lines of something that was moved.
+// movedStat counts the changed lines of a renamed file.
 func (d *diffWriter) movedStat(m overlay.Rename) (st textdiff.Stat, err error) {
 	from, to := movedNames(m, d.o)
 	st.Name = from + " => " + to
@@ -162,8 +160,7 @@ func (d *diffWriter) movedStat(m overlay.Rename) (st textdiff.Stat, err error) {
 	return st, nil
 }
 
-// stat counts the lines of one change. A directory of which there is nothing else to say
-// is shown by what is in it.
+// stat counts the changed lines of one change. It does not show a directory if only its contents differ.
 func (d *diffWriter) stat(c overlay.Change) (st textdiff.Stat, show bool, err error) {
 	st.Name = summaryName(c, d.o)
 	if c.Runs != "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// typeName is what kind of object a mode is.
+// typeName names the type of an object with a mode.
 func typeName(m fs.FileMode) string {
 	switch m.Type() {
 	case 0:
@@ -31,7 +31,7 @@ func typeName(m fs.FileMode) string {
 	return "device node"
 }
 
-// words says what is different, but for contents.
+// words says what differs apart from contents.
 func (d *diffWriter) words(c overlay.Change) (list []string, err error) {
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	switch c.Kind {
@@ -95,7 +95,7 @@ func (d *diffWriter) words(c overlay.Change) (list []string, err error) {
 	return list, nil
 }
 
-// attributeWords says which extended attributes differ.
+// attributeWords lists the extended attributes that differ.
 func attributeWords(before, after map[string]string) (list []string) {
 	all := maps.Clone(after)
 	if all == nil {

@@ -16,19 +16,18 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// Options say how writeDiff writes. The zero value is plain text, byte for byte.
+// Options say how a diff is written. The zero value is plain text, byte for byte.
 type Options struct {
 	Colour   bool
-	Escape   bool  // control characters in contents are escaped, but tabs
-	maxBytes int64 // larger files are not shown. Zero: textdiff.MaxBytes
-	Several  bool  // the session has more than one root: it is named
+	Escape   bool  // control characters in contents are escaped, except tabs
+	maxBytes int64 // larger files are not shown; zero: textdiff.MaxBytes
+	Several  bool  // the session has more than one root, so each change names its root
 
-	Renames *renames // what was moved; nil: that is not known
+	Renames *renames // nil: unknown
 }
 
-// Write writes what is different about one change, for people: a line with its
-// kind, its path, and in words all that no text shows; then the lines that differ. Of a
-// deleted directory everything that was in it follows.
+// Write writes one change for people: a line with its kind, its path, and in words what lines of text do not show; then
+// the lines that differ. For a deleted directory it does the same for everything that was in it.
 func Write(w io.Writer, s *overlay.Session, c overlay.Change, o Options) error {
 	d := diffWriter{w: bufio.NewWriterSize(w, 16<<10), s: s, o: o}
 	if d.o.maxBytes == 0 {
@@ -60,7 +59,7 @@ type diffWriter struct {
 	o Options
 }
 
-// The colours of a diff, as git has them.
+// The colours of a diff, the same as git's.
 const (
 	Bold   = "\x1b[1m"
 	Red    = "\x1b[31m"
@@ -90,7 +89,7 @@ func (d *diffWriter) change(c overlay.Change) error {
 	before := c
 	if m, ok := d.o.Renames.of(c); ok && c.Kind == overlay.Deleted {
 		words = append(words, "renamed to "+escape.Quote(m.To))
-		old = fs.ModeIrregular // what became of it stands there
+		old = fs.ModeIrregular // the new path shows the contents
 	} else if ok {
 		words = append(words, "renamed from "+escape.Quote(m.From))
 		before.Path, before.OldSize = m.From, c.Size
@@ -144,7 +143,7 @@ func (d *diffWriter) change(c overlay.Change) error {
 	return nil
 }
 
-// sides are the modes of both versions; zero and irregular where there is none.
+// sides returns the modes of both versions; fs.ModeIrregular: there is none.
 func sides(c overlay.Change) (old, new fs.FileMode) {
 	old, new = c.OldMode, c.Mode
 	if c.Kind == overlay.Added {
@@ -158,8 +157,8 @@ func sides(c overlay.Change) (old, new fs.FileMode) {
 
 func isLink(m fs.FileMode) bool { return m.Type() == fs.ModeSymlink }
 
-// contents compares two versions of which one at least is a file; hunks writes what
-// differs. The old version is that of before, which is c unless something was moved.
+// contents compares two versions, at least one of which is a file; hunks writes the lines that differ. The old version
+// is that of before, which is c except for a rename.
 func (d *diffWriter) contents(before, c overlay.Change, old, new fs.FileMode) (note string, hunks func(), err error) {
 	if c.Kind == overlay.Modified && c.Aspects != 0 && c.Aspects&overlay.Content == 0 {
 		return "", nil, nil
@@ -236,7 +235,7 @@ func (d *diffWriter) hunk(h textdiff.Hunk) {
 	}
 }
 
-// read returns one version of a file, nothing if there is no file on that side.
+// read returns one version of a file. Nil: that version is no file.
 func (d *diffWriter) read(c overlay.Change, side overlay.Side, mode fs.FileMode) ([]byte, error) {
 	if !mode.IsRegular() {
 		return nil, nil
@@ -244,8 +243,7 @@ func (d *diffWriter) read(c overlay.Change, side overlay.Side, mode fs.FileMode)
 	return readVersion(d.s, c, side, d.o.maxBytes)
 }
 
-// readVersion returns one version of a file, which is an error if it has grown larger
-// than most.
+// readVersion returns one version of a file. It is an error if the file has more than most bytes.
 func readVersion(s *overlay.Session, c overlay.Change, side overlay.Side, most int64) ([]byte, error) {
 	f, err := s.File(c, side)
 	if err != nil {

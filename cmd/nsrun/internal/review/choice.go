@@ -8,14 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// choice is what is to be done, in terms of package overlay.
+// choice has the arguments for package overlay: absolute paths.
 type choice struct {
-	commit, exclude, drop []string // absolute paths
+	commit, exclude, drop []string
 }
 
-// choice turns marks into paths. A path means everything in a directory too, so that
-// some ways to mark a directory that was there before, and what is in it, cannot be had:
-// then problem says which.
+// choice turns marks into paths. The path of a directory includes everything in it. So some combinations of marks of an
+// older directory and of its contents are impossible, and problem names such a combination.
 func (m *model) choice() (c choice, problem string) {
 	path := func(i int) string { return filepath.Join(m.rows[i].Root, m.rows[i].Path) }
 	for i := 0; i < len(m.rows); {
@@ -59,7 +58,7 @@ func (m *model) choice() (c choice, problem string) {
 	return c, ""
 }
 
-// literal makes of a path a pattern that means nothing else.
+// literal returns a pattern that matches only this path.
 func literal(p string) string {
 	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `{`, `\{`, `\`, `\\`).Replace(p)
 }

@@ -13,16 +13,16 @@ import (
 
 // The page of `nsrun review` on which conflicts are decided, one by one or all at once.
 
-// undecided is a conflict, and what is to be done about it.
+// undecided is a conflict on that page.
 type undecided struct {
 	overlay.Conflict
-	lines  []string           // what more there is to tell
-	prefer overlay.Preference // Refuse: that is not decided
+	lines  []string           // see diff.ConflictDetail
+	prefer overlay.Preference // Refuse: not decided yet
 }
 
 var preferNames = [...]string{overlay.Refuse: "?", overlay.Theirs: "theirs", overlay.Ours: "ours", overlay.Merge: "merge"}
 
-// conflictPage lists both sides of what both sides changed.
+// conflictPage lists conflicts with both versions.
 func (m *model) conflictPage(list []overlay.Conflict) *page {
 	all := make([]undecided, len(list))
 	for i, c := range list {
@@ -83,7 +83,7 @@ func (m *model) conflictPage(list []overlay.Conflict) *page {
 	return p
 }
 
-// showConflicts writes the lines of the page, so that the conflict at is seen.
+// showConflicts writes the lines of the page, and scrolls to the conflict with index at.
 func (m *model) showConflicts(p *page, all []undecided, at int) {
 	p.lines = p.lines[:0]
 	first, last := 0, 0
@@ -108,7 +108,7 @@ func (m *model) showConflicts(p *page, all []undecided, at int) {
 	p.top = max(min(p.top, first), min(last-m.pageHeight(), first))
 }
 
-// decided tells how conflicts were decided; empty: there were none.
+// decided says how conflicts were decided. Empty: there were none.
 func (m *model) decided() string {
 	if len(m.choices) == 0 {
 		return ""

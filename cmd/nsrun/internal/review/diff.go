@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	// diffMost bounds what is made of a diff, in bytes, and diffMostLines in lines.
-	diffMost      = 16 << 20
+	diffMost      = 16 << 20 // bytes of a diff that are shown
 	diffMostLines = 200_000
 )
 
@@ -24,13 +23,13 @@ type diffText struct {
 	data   []byte
 	starts []int          // of the lines, in data
 	styles []screen.Style // of the lines
-	inHunk bool           // the line that is next is one of a hunk
+	inHunk bool           // the next line belongs to a hunk
 }
 
-// errDiffEnd stops who writes the diff: there is enough of it, or nobody wants it.
+// errDiffEnd stops the writer of a diff.
 var errDiffEnd = errors.New("no more of this diff is wanted")
 
-// diffBuffer takes a diff until there is enough of it.
+// diffBuffer takes a diff until it is full.
 type diffBuffer struct {
 	data  []byte
 	lines int
@@ -52,7 +51,7 @@ func (w *diffBuffer) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// makeDiff makes the diff of a change, as much of it as anybody will read.
+// makeDiff makes the diff of a change, or its beginning if the diff is too long.
 func makeDiff(s *overlay.Session, c overlay.Change, stop *atomic.Bool) *diffText {
 	d := &diffText{}
 	w := &diffBuffer{stop: stop}
@@ -76,8 +75,8 @@ func (d *diffText) note(text string) {
 	d.styles = append(d.styles, screen.Bold)
 }
 
-// add divides data into lines. Which style one has depends on those before it: a line that was
-// removed may look like a header.
+// add divides data into lines. The style of a line depends on the lines before it, because a removed line may look like
+// a header.
 func (d *diffText) add(data []byte) {
 	d.data = data
 	for at := 0; at < len(data); {

@@ -9,7 +9,7 @@ import (
 	"github.com/nsrun/nsrun/internal/screen"
 )
 
-// key does what a key says.
+// key handles a key.
 func (m *model) key(k screen.Key) action {
 	m.message = ""
 	defer m.settle()
@@ -35,7 +35,7 @@ func (m *model) key(k screen.Key) action {
 	return m.anyKey(k)
 }
 
-// anyKey does what keys mean in both panes.
+// anyKey handles a key that both panes have.
 func (m *model) anyKey(k screen.Key) action {
 	l := m.layout()
 	at := m.current()
@@ -116,7 +116,7 @@ func (m *model) diffKey(k screen.Key) bool {
 	return scroll(k, &m.diffTop, m.layout().diff.height, all)
 }
 
-// filterKey edits the filter; the list follows.
+// filterKey handles a key while the filter is edited.
 func (m *model) filterKey(k screen.Key) {
 	switch k {
 	case "enter":
@@ -143,7 +143,7 @@ func (m *model) filterKey(k screen.Key) {
 	m.refilter(m.from)
 }
 
-// paste takes what was pasted: no key is meant by it.
+// paste handles pasted text, which is never taken for keys.
 func (m *model) paste(text string) {
 	if m.editing && m.busy == "" && m.page == nil {
 		m.filter += strings.ToValidUTF8(text, "")

@@ -5,22 +5,22 @@ package review
 // area is a part of the window.
 type area struct{ x, y, width, height int }
 
-// panes says where things are. A pane that has no place has no height.
+// panes says where things are. A pane without height is not shown.
 type panes struct {
 	list, diff area
-	head       area // the line above the diff that says whose it is
+	head       area // the line above the diff that names the change
 }
 
 const (
-	sideBySide = 100 // columns from which on list and diff stand side by side
-	leastBody  = 7   // lines from which on both are seen one above the other
+	sideBySide = 100 // least columns for list and diff side by side
+	leastBody  = 7   // least lines for one above the other
 )
 
 // layout divides the window: a title, list and diff, a line of help.
 func (m *model) layout() (l panes) {
 	w, y, h := m.width, 1, m.height-2
 	switch {
-	case m.height < 4: // the keys work without being explained
+	case m.height < 4: // no title and no help
 		y, h = 0, max(m.height, 1)
 		fallthrough
 	case h < leastBody && w < sideBySide:
@@ -43,7 +43,7 @@ func (m *model) layout() (l panes) {
 	return l
 }
 
-// resize is told the size of the window.
+// resize sets the size of the window.
 func (m *model) resize(width, height int) {
 	m.width, m.height = width, height
 	m.settle()
@@ -57,7 +57,7 @@ func (m *model) setDiff(row int, d *diffText) {
 	m.settle()
 }
 
-// settle puts everything that counts lines back into its bounds.
+// settle puts all positions back into their bounds.
 func (m *model) settle() {
 	l := m.layout()
 	m.cursor = bound(m.cursor, len(m.shown)-1)
@@ -72,7 +72,7 @@ func (m *model) settle() {
 	}
 }
 
-// maxLeft bounds how far to the right a diff is looked at.
+// maxLeft is how far a diff can be scrolled to the right, in columns.
 const maxLeft = 1 << 16
 
 // bound returns n, but at least 0 and at most limit.

@@ -13,7 +13,7 @@ import (
 func newModel(id string, changes []overlay.Change, several bool) *model {
 	m := &model{id: id, several: several, width: 80, height: 24, diffOf: -1}
 	m.rows = make([]row, len(changes))
-	var open []int // directories that hold what comes
+	var open []int // directories that contain the next change
 	for i, c := range changes {
 		for len(open) > 0 && !lies(c, m.rows[open[len(open)-1]].Change) {
 			m.rows[open[len(open)-1]].end = i
@@ -45,14 +45,14 @@ func lies(c, dir overlay.Change) bool {
 	return c.Root == dir.Root && (dir.Path == "." || strings.HasPrefix(c.Path, dir.Path+"/"))
 }
 
-// refilter makes the list anew: what the filter meets, and deletions always; without one, all but what is in new
-// directories that are closed. The cursor goes to the row at, or the next one that the filter meets, or the directory
-// that hides it. What runs later by itself comes first.
+// refilter rebuilds the list. With a filter it has the rows that match, and all deletions; without, all rows but those in
+// closed directories. Files that run later come first. The cursor goes to the row at, or to the directory that hides it,
+// or to the next match.
 func (m *model) refilter(at int) {
 	m.shown = m.shown[:0]
 	m.cursor = 0
 	fold := strings.IndexFunc(m.filter, unicode.IsUpper) < 0
-	found, closed := false, 0 // rows before closed are in a directory that is
+	found, closed := false, 0 // rows before closed are in a closed directory
 	for i := range m.rows {
 		r := &m.rows[i]
 		name := r.name
@@ -79,7 +79,7 @@ func (m *model) refilter(at int) {
 	m.settle()
 }
 
-// urgentFirst puts what runs later by itself before the rest, and leaves the cursor on its row.
+// urgentFirst moves files that run later to the top, and leaves the cursor on its row.
 func (m *model) urgentFirst() {
 	at := m.current()
 	slices.SortStableFunc(m.shown, func(a, b int) int {
@@ -94,10 +94,10 @@ func (m *model) urgentFirst() {
 	m.cursor = max(slices.Index(m.shown, at), 0)
 }
 
-// own reports whether a row has a line of its own even in a directory that is closed.
+// own reports whether a row has a line of its own even in a closed directory.
 func (m *model) own(i int) bool { return m.rows[i].Special != "" || m.rows[i].Runs != "" }
 
-// plain is how many rows follow a directory that are in it and have no line of their own while it is closed.
+// plain counts the rows in a closed directory before the first one that has a line of its own.
 func (m *model) plain(i int) int {
 	n := i + 1
 	for n < m.rows[i].end && !m.own(n) {
@@ -128,7 +128,7 @@ func (m *model) unfoldAll(open bool) {
 	}
 }
 
-// jump goes to the next row that the filter meets, or the one before.
+// jump goes to the next match of the filter (step 1), or to the previous one (-1).
 func (m *model) jump(step int) {
 	if m.filter == "" {
 		m.message = "there is no filter; / starts one"

@@ -11,14 +11,13 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// The state of `nsrun review`. It knows no terminal and no
-// session: review.go has those, keys.go says what keys do to it, view.go makes lines of it.
+// The state of `nsrun review`, without terminal and session (review.go). keys.go changes it; view.go draws it.
 
-// A mark says what is to become of a change.
+// A mark says what to do with a change.
 type mark uint8
 
 const (
-	markKeep mark = iota // in the session
+	markKeep mark = iota // leave it in the session
 	markCommit
 	markDrop
 	markMixed // a directory with different marks in it
@@ -27,49 +26,48 @@ const (
 // row is one change in the list.
 type row struct {
 	overlay.Change
-	name  string // as it is shown, not escaped yet
-	end   int    // the row behind what lies in this directory
-	group bool   // a new directory with something in it, which has the mark of that
-	open  bool   // what is in the group has lines of its own
+	name  string // not escaped yet
+	end   int    // the first row after the contents of this directory
+	group bool   // a new directory that is not empty; its mark is that of its contents
+	open  bool   // the contents of the group are in the list
 	mark  mark   // not used for groups
-	match bool   // the filter is met
+	match bool   // the filter matches
 }
 
-// A tally says how many rows that are not groups there are before a row, and how many of these have which mark.
+// A tally counts rows that are not groups: all, and those that are marked.
 type tally struct{ rows, commit, drop int }
 
-// model is the whole state.
 type model struct {
 	id            string
-	several       bool // roots
+	several       bool // more than one root
 	width, height int
 
 	rows   []row
-	tally  []tally // by row, and one more; nil: marks have changed
-	shown  []int   // rows that are in the list
-	cursor int     // in shown
-	top    int     // in shown, the first in the window
+	tally  []tally // of the rows before each row, and of all; nil: marks have changed
+	shown  []int   // rows in the list
+	cursor int     // index in shown
+	top    int     // index in shown of the first one in the window
 
 	inDiff   bool // keys move the diff
 	diff     *diffText
-	diffOf   int // the row whose diff that is; -1: none
+	diffOf   int // the row that diff belongs to; -1: none
 	diffTop  int
 	diffLeft int
 
 	filter  string
-	editing bool   // the filter is being typed
-	old     string // the filter before that
-	from    int    // the row under the cursor then
+	editing bool   // the filter is being edited
+	old     string // the filter before editing
+	from    int    // the row under the cursor before editing
 
-	page    *page  // nil: list and diff are seen
-	busy    string // what is being done; empty: nothing is
+	page    *page  // nil: list and diff are shown
+	busy    string // progress of a commit; empty: there is none
 	message string // one line, until the next key
 
 	choices []overlay.Choice      // for the next commit
-	details []diff.ConflictDetail // of the conflicts that the last one met
+	details []diff.ConflictDetail // of the last commit's conflicts
 }
 
-// action is what a key asks of the driver.
+// action is what a key asks of the reviewer.
 type action uint8
 
 const (
@@ -77,11 +75,11 @@ const (
 	actQuit
 	actInterrupt
 	actSuspend
-	actApply  // commit and drop what is marked
-	actCancel // stop doing that
+	actApply  // commit and drop the marked changes
+	actCancel // cancel that
 )
 
-// pathText is how a path is called: by itself, if there is one root only.
+// pathText returns a path as it is shown: with its root, if there are several.
 func (m *model) pathText(root, path string) string {
 	if m.several {
 		return filepath.Join(root, path)
@@ -89,7 +87,7 @@ func (m *model) pathText(root, path string) string {
 	return path
 }
 
-// current is the row under the cursor, -1 if the list is empty.
+// current returns the row under the cursor, or -1 if the list is empty.
 func (m *model) current() int {
 	if m.cursor < len(m.shown) {
 		return m.shown[m.cursor]
@@ -97,7 +95,7 @@ func (m *model) current() int {
 	return -1
 }
 
-// markOf is the mark of a row; that of a group is what all in it have.
+// markOf returns the mark of a row. A group has the mark that all its contents have, or markMixed.
 func (m *model) markOf(i int) mark {
 	if !m.rows[i].group {
 		return m.rows[i].mark
@@ -113,7 +111,7 @@ func (m *model) markOf(i int) mark {
 	return markKeep
 }
 
-// in counts what is in a directory.
+// in counts the contents of a directory.
 func (m *model) in(i int) tally {
 	if m.tally == nil {
 		m.tally = make([]tally, len(m.rows)+1)
@@ -137,7 +135,7 @@ func (m *model) in(i int) tally {
 	return tally{b.rows - a.rows, b.commit - a.commit, b.drop - a.drop}
 }
 
-// setMark marks a row, and all in it if it is a group.
+// setMark marks a row, with its contents if it is a group.
 func (m *model) setMark(i int, to mark) {
 	m.tally = nil
 	if !m.rows[i].group {
@@ -149,7 +147,7 @@ func (m *model) setMark(i int, to mark) {
 	}
 }
 
-// toggleAll chooses all that the filter shows and nobody dropped, or none of it.
+// toggleAll marks all matches of the filter to be committed, except dropped ones. If all are marked, it unmarks them.
 func (m *model) toggleAll() {
 	m.tally = nil
 	to := markKeep
@@ -168,8 +166,7 @@ func (m *model) toggleAll() {
 	}
 }
 
-// counts says how many rows have which mark. Directories that are made for what is
-// committed in them count as committed.
+// counts counts the rows by what will become of them.
 func (m *model) counts() (commit, drop, keep int) {
 	for i := range m.rows {
 		r := &m.rows[i]
@@ -189,8 +186,8 @@ func (m *model) counts() (commit, drop, keep int) {
 	return commit, drop, keep
 }
 
-// groupFate is what becomes of the new directory itself: it is made as soon as
-// something in it is committed, and dropped only with all that is in it.
+// groupFate says what will become of the new directory itself: it is created if anything in it is committed, and
+// dropped only together with all its contents.
 func (m *model) groupFate(i int) mark {
 	switch in := m.in(i); {
 	case in.commit > 0:
@@ -201,19 +198,19 @@ func (m *model) groupFate(i int) mark {
 	return markKeep
 }
 
-// page is text to be read, and the keys that lead on.
+// page is text in place of list and diff.
 type page struct {
 	title string
 	lines []pageLine
-	keys  string // for the last line
+	keys  string // help for the last line
 	press func(m *model, k screen.Key) action
 	top   int
 
-	// first is asked about each key before it scrolls. Nil: nobody is.
+	// first may handle a key before it scrolls. Nil: keys that scroll do so.
 	first func(m *model, k screen.Key) (a action, ok bool)
 }
 
-// pageLine is a line of a page. What is in it may be hostile.
+// pageLine is a line of a page. Its text may be hostile.
 type pageLine struct {
 	text  string
 	style screen.Style

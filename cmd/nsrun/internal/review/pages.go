@@ -10,9 +10,6 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// The pages of `nsrun review` that stand in the place of list and diff: help, the question
-// before anything is done, and what prevented it.
-
 func (m *model) pageKey(k screen.Key) action {
 	p := m.page
 	if p.first != nil {
@@ -26,7 +23,7 @@ func (m *model) pageKey(k screen.Key) action {
 	return p.press(m, k)
 }
 
-// back closes the page on the keys that people use for that.
+// back closes the page on the usual keys.
 func back(m *model, k screen.Key) action {
 	switch k {
 	case "esc", "q", "n", "enter", "?", "b":
@@ -75,7 +72,7 @@ func errorsPage(list []error) *page {
 	return p
 }
 
-// confirm asks, or says why there is nothing to ask.
+// confirm asks whether to commit and drop, or says why that is impossible.
 func (m *model) confirm() {
 	commit, drop, keep := m.counts()
 	if commit+drop == 0 {
@@ -131,7 +128,7 @@ func (m *model) confirm() {
 	m.page = p
 }
 
-// specialPage lists what is committed only if that was asked for.
+// specialPage lists changes that only --allow-special commits.
 func (m *model) specialPage(list []overlay.Special) *page {
 	p := &page{title: "nothing was done: some marked changes may not be committed", keys: "u unmark these   q back"}
 	for _, s := range list {
@@ -161,7 +158,7 @@ func (m *model) specialPage(list []overlay.Special) *page {
 	return p
 }
 
-// scroll moves a position as the keys for that say; all is more than there are lines.
+// scroll moves a position by a key, and reports whether the key scrolls. all is the number of lines.
 func scroll(k screen.Key, at *int, height, all int) bool {
 	switch k {
 	case "j", "down":

@@ -20,9 +20,8 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// Run shows the changes of a session until the user has decided, or leaves all as it is, and
-// returns the exit status. What could not be listed is told first. With special, what gets in
-// only if that is asked for is committed too.
+// Run shows the changes of a session until the user commits or quits, and returns the exit status. It shows the errors
+// in unlisted first. With special, special files can be committed too.
 func Run(s *overlay.Session, changes []overlay.Change, unlisted []error, special bool) int {
 	r := &reviewer{s: s, special: special, model: newModel(s.ID(), changes, len(s.Roots()) > 1)}
 	if unlisted != nil {
@@ -31,8 +30,7 @@ func Run(s *overlay.Session, changes []overlay.Change, unlisted []error, special
 	return r.run()
 }
 
-// reviewer is the model with a session and a terminal around it. All of it but the
-// making of diffs and the commit is done by one goroutine.
+// reviewer connects the model to a session and a terminal. One goroutine does everything except diffs and commits.
 type reviewer struct {
 	s       *overlay.Session
 	special bool
@@ -40,12 +38,12 @@ type reviewer struct {
 	screen  *screen.Screen
 
 	work   sync.WaitGroup // goroutines that use the session
-	wanted int            // the row whose diff was asked for last
+	wanted int            // the row of the diff that was begun last
 	making bool           // a diff is being made
-	stale  *atomic.Bool   // tells that one to stop
+	stale  *atomic.Bool   // stops making it
 	diffs  chan madeDiff
 
-	cancel   context.CancelFunc // stops the commit; nil: there is none
+	cancel   context.CancelFunc // of the commit; nil: there is none
 	progress chan overlay.Progress
 	results  chan result
 }
@@ -55,16 +53,16 @@ type madeDiff struct {
 	diff *diffText
 }
 
-// result is what came of a commit.
+// result is the outcome of a commit.
 type result struct {
-	committed, dropped int
+	committed, dropped int              // rows
 	registered         bool             // something was committed
-	gone               []overlay.Change // what was dropped
+	gone               []overlay.Change // the dropped changes
 	details            []diff.ConflictDetail
 	err                error
 }
 
-// run shows the screen until all is done, and returns the exit status.
+// run is Run without the unlisted errors.
 func (r *reviewer) run() int {
 	scr, err := screen.Open()
 	if errors.Is(err, screen.ErrNoTerminal) || errors.Is(err, screen.ErrDumb) {
@@ -80,7 +78,7 @@ func (r *reviewer) run() int {
 	r.progress = make(chan overlay.Progress, 1)
 	r.results = make(chan result, 1)
 	end := r.loop()
-	// The terminal first: what is still being read may take a while.
+	// Restore the terminal first: goroutines may still read for a while.
 	err = scr.Close()
 	if r.stale != nil {
 		r.stale.Store(true)
@@ -93,12 +91,12 @@ func (r *reviewer) run() int {
 	return status
 }
 
-// loop works until something ends it; what it returns tells about that, once the terminal
-// is what it was.
+// loop handles events until one ends the review. The caller restores the terminal, and then calls end, which prints the
+// outcome and returns the exit status.
 func (r *reviewer) loop() (end func() int) {
 	m := r.model
 	m.resize(r.screen.Size())
-	var dying syscall.Signal // it came while a commit is going on
+	var dying syscall.Signal // ends nsrun, after the commit
 	for {
 		r.wantDiff()
 		if err := r.screen.Draw(m.view()); err != nil && r.cancel == nil {
@@ -121,7 +119,7 @@ func (r *reviewer) loop() (end func() int) {
 				default:
 					m.resize(r.screen.Size())
 				}
-				select { // a key that is held down is drawn once
+				select { // draw once for a key that is held down
 				case e = <-r.screen.Events():
 				default:
 					more = false
@@ -154,13 +152,13 @@ func (r *reviewer) loop() (end func() int) {
 	}
 }
 
-// isPartial reports whether the project was changed by a commit that failed.
+// isPartial reports whether a failed commit changed the project.
 func isPartial(err error) bool {
 	_, ok := errors.AsType[*overlay.CommitError](err)
 	return ok
 }
 
-// act does what a key asked for; what it returns ends the loop.
+// act does an action. A result that is not nil ends the loop.
 func (r *reviewer) act(a action) func() int {
 	switch a {
 	case actQuit:
@@ -180,8 +178,8 @@ func (r *reviewer) act(a action) func() int {
 	return nil
 }
 
-// wantDiff has the diff of the change under the cursor made, if it is not there: one at a
-// time, so that running through a list makes the first and the last.
+// wantDiff begins to make the diff of the change under the cursor, if it is missing. Only one diff is made at a time, so
+// that moving fast through a list makes few of them.
 func (r *reviewer) wantDiff() {
 	row := r.model.current()
 	if row < 0 || row == r.model.diffOf || r.model.busy != "" {
@@ -201,7 +199,7 @@ func (r *reviewer) wantDiff() {
 	})
 }
 
-// apply commits and drops what is marked.
+// apply commits and drops the marked changes.
 func (r *reviewer) apply() {
 	m := r.model
 	choice, _ := m.choice()
@@ -240,7 +238,7 @@ func (r *reviewer) apply() {
 	})
 }
 
-// report tells what was done.
+// report records and prints the outcome.
 func (r *reviewer) report(res result, dying syscall.Signal) (status int) {
 	if res.err != nil {
 		status = console.Fail(res.err)
@@ -275,7 +273,7 @@ func (r *reviewer) report(res result, dying syscall.Signal) (status int) {
 	return status
 }
 
-// failed is told why a commit did nothing.
+// failed shows why a commit did nothing.
 func (m *model) failed(err error) {
 	m.busy = ""
 	m.diff, m.diffOf = nil, -1 // somebody may have changed it meanwhile

@@ -10,9 +10,7 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// What `nsrun review` looks like: lines made of the model.
-
-// view makes the window: as many lines as it is high.
+// view draws the model: as many lines as the window is high.
 func (m *model) view() []screen.Line {
 	lines := make([]screen.Line, max(m.height, 1))
 	if m.page != nil {
@@ -45,7 +43,7 @@ func (m *model) view() []screen.Line {
 	return lines
 }
 
-// clip cuts off what of a line is beyond the width.
+// clip cuts a line to a width.
 func clip(line screen.Line, width int) (cut screen.Line) {
 	for _, s := range line {
 		fit := screen.Fit(s.Text, s.Style, 0, width, -1)
@@ -57,7 +55,7 @@ func clip(line screen.Line, width int) (cut screen.Line) {
 	return cut
 }
 
-// reverseLine is a line in reverse over the whole width.
+// reverseLine returns a line in reverse video over the whole width.
 func reverseLine(text string, width int) screen.Line {
 	text += strings.Repeat(" ", max(width-screen.Width(text), 0))
 	return screen.Fit(text, screen.Reverse, 0, width, -1)
@@ -87,7 +85,7 @@ func (m *model) lastLine() screen.Line {
 
 var markTexts = [...]string{markKeep: "[ ] ", markCommit: "[+] ", markDrop: "[-] ", markMixed: "[~] "}
 
-// kindStyle is how the letter of a kind looks.
+// kindStyle returns the style of a kind's letter.
 func kindStyle(k overlay.Kind) screen.Style {
 	switch k {
 	case overlay.Added:
@@ -100,7 +98,7 @@ func kindStyle(k overlay.Kind) screen.Style {
 	return screen.Yellow
 }
 
-// note is what is to be known about a row beside its name.
+// note returns the text after a row's name.
 func (r *row) note() string {
 	var list []string
 	if r.Special != "" {
@@ -179,7 +177,7 @@ func (m *model) rowLine(at, width int) screen.Line {
 	return line
 }
 
-// headLine says whose diff that is, and which part of it.
+// headLine names the change, and says which part of its diff is shown.
 func (m *model) headLine(width int) screen.Line {
 	i := m.current()
 	if i < 0 {
