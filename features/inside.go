@@ -12,8 +12,8 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// inside tries what add adds, in a process of its own with a user namespace of its own. The error of a system
-// call is its errno. taken is that of reexec.Perform.
+// inside performs the calls that add adds, in a process with a user namespace of its own. If one fails, the error is its
+// errno. See reexec.Perform for taken.
 func inside(add func(b *prog.Builder), taken func(sock int) error) error {
 	b := prog.New(prog.Native())
 	b.SetNFds(1)
@@ -30,16 +30,16 @@ func unshares(flags uint64) error {
 	return inside(func(b *prog.Builder) { b.Call(prog.SysUnshare, prog.Int(flags)) }, nil)
 }
 
-// place is where everything is mounted: a directory that is there wherever a sandbox can be.
+// place is where file systems are mounted: a directory that exists wherever a sandbox can be made.
 const place = "/proc"
 
-// tmpfs adds a mount namespace with a tmpfs.
+// tmpfs adds a mount namespace, and a tmpfs at place.
 func tmpfs(b *prog.Builder) {
 	b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWNS))
 	b.Call(prog.SysMount, b.String("tmpfs"), b.String(place), b.String("tmpfs"), prog.Int(0), prog.Null)
 }
 
-// mountCalls adds a tmpfs that is made by the new calls.
+// mountCalls adds a tmpfs that is mounted by the new calls.
 func mountCalls(b *prog.Builder) {
 	b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWNS))
 	fs, root, copied := b.Slot(), b.Slot(), b.Slot()
@@ -63,8 +63,7 @@ func overlay(b *prog.Builder) {
 		b.String("lowerdir="+place+"/lower,upperdir="+place+"/upper,workdir="+place+"/work,userxattr"))
 }
 
-// pidProc adds the procfs of a new PID namespace, which is where containers that mask
-// parts of /proc stop.
+// pidProc adds the procfs of a new PID namespace, which the kernel refuses in containers that mask parts of /proc.
 func pidProc(b *prog.Builder) {
 	tmpfs(b)
 	const dir = place + "/proc"
@@ -74,8 +73,8 @@ func pidProc(b *prog.Builder) {
 	b.Call(prog.SysMount, b.String("proc"), b.String(dir), b.String("proc"), flags, prog.Null)
 }
 
-// tryProcessCounts makes a process where the limit is two for the user: two there are in the user namespace, and more
-// in all.
+// tryProcessCounts makes a second process under a limit of two. That fails if the kernel also counts the user's
+// processes outside the user namespace.
 func tryProcessCounts() error {
 	return inside(func(b *prog.Builder) {
 		b.Call(prog.SysPrlimit64, prog.Int(0), prog.Int(unix.RLIMIT_NPROC), b.Words(2, 2).Arg(), prog.Null)
@@ -83,7 +82,7 @@ func tryProcessCounts() error {
 	}, nil)
 }
 
-// tryTmpfsAttributes sets an attribute of a directory on a tmpfs, from outside: who owns it may.
+// tryTmpfsAttributes sets an attribute of a directory on the tmpfs of another mount namespace, as its owner.
 func tryTmpfsAttributes() error {
 	return inside(func(b *prog.Builder) {
 		tmpfs(b)

@@ -36,7 +36,7 @@ func Has(n Name) bool {
 	return i >= 0 && try(i).status == Yes
 }
 
-// Confirm is like Has, but tries more thoroughly, if there is a way. A No stays a No.
+// Confirm is like Has, but tries more thoroughly, if there is a way. It does not try a missing feature again.
 func Confirm(n Name) bool {
 	i := find(n)
 	return i >= 0 && confirm(i).status == Yes
@@ -44,10 +44,10 @@ func Confirm(n Name) bool {
 
 func confirm(i int) *outcome {
 	o := try(i)
-	if o.status != Yes || table[i].closer == nil || table[i].on != "" && try(find(table[i].on)).status != Yes {
+	if o.status != Yes || table[i].thorough == nil || table[i].on != "" && try(find(table[i].on)).status != Yes {
 		return o
 	}
-	if err := table[i].closer(); says(err) == No {
+	if err := table[i].thorough(); statusOf(err) == No {
 		o = &outcome{status: No, err: err}
 		outcomes[i].Store(o)
 	}
@@ -79,16 +79,16 @@ func find(n Name) int {
 	return -1
 }
 
-// outcome is what trying came to.
+// outcome is the outcome of a probe.
 type outcome struct {
 	status Status
 	err    error
 }
 
-// outcomes are those that stay, by the index in the table.
+// outcomes caches Yes and No, by the index in the table.
 var outcomes [len(table)]atomic.Pointer[outcome]
 
-// try tries the feature with an index.
+// try returns the outcome for the feature with an index.
 func try(i int) *outcome {
 	if o := outcomes[i].Load(); o != nil {
 		return o
@@ -99,7 +99,7 @@ func try(i int) *outcome {
 		o.err = errors.New("not tested: it needs " + string(e.on))
 	default:
 		o.err = e.try()
-		o.status = says(o.err)
+		o.status = statusOf(o.err)
 	}
 	if o.status != Unknown {
 		outcomes[i].Store(o)
@@ -124,10 +124,10 @@ func get(i int) Feature {
 
 func (f *Feature) blame(err error) { f.Why, f.cause = err.Error(), err }
 
-// says is what the error of an attempt says about the feature. Only an error that is known to say no does:
-// the kernel does not know something, was built or told to do without it, or does not let this process have it.
-// Whatever else there may be (no memory, no descriptors left, a signal) says that trying failed.
-func says(err error) Status {
+// statusOf returns the Status that the error of a probe means. It is No only for errors by which the kernel says that
+// it does not know the feature, was built or configured without it, or does not let this process use it. Others, such
+// as a lack of memory or of descriptors, mean that the probe failed.
+func statusOf(err error) Status {
 	if err == nil {
 		return Yes
 	}
@@ -146,7 +146,7 @@ func says(err error) Status {
 	return Unknown
 }
 
-// absentError says in words what is not there.
+// absentError says in words what is missing.
 type absentError string
 
 func (e absentError) Error() string { return string(e) }

@@ -11,16 +11,15 @@ import (
 // entry is a row of the table. Its Feature has no Status and no Why.
 type entry struct {
 	Feature
-	source string                 // where Since is from: a manual page, or the commit
-	on     Name                   // it is only tried where there is this; empty: always
-	try    func() error           // nil: it is there
-	closer func() error           // try, where that cannot tell all: what takes a process of its own; nil: there is no more to tell
-	remedy func(err error) string // what can be done about that error; nil: Remedy
+	source   string                 // of Since: a manual page, or a commit of the kernel
+	on       Name                   // a feature without which it is not tried; empty: none
+	try      func() error           // returns nil if it is there
+	thorough func() error           // try, where that cannot tell all: what takes a process of its own; nil: there is no more to tell
+	remedy   func(err error) string // what can be done about that error; nil: Remedy
 }
 
-// table says of everything that depends on the kernel what it is for, what it takes, and what there is not
-// without it. A feature stands here if somebody can tell whether it is there: what only takes a little longer
-// without (listxattrat, PIDFD_THREAD, …) does not.
+// table has all features whose lack a user can notice. It omits calls without which nsrun is only a little slower
+// (listxattrat, PIDFD_THREAD, …).
 var table = [...]entry{
 	{Feature: Feature{Name: UserNamespaces, For: "a sandbox without privileges", Required: true,
 		Since: "3.8", Needs: "the permission to make user namespaces", Lost: "no command can be run in a sandbox",
@@ -82,7 +81,7 @@ var table = [...]entry{
 	{Feature: Feature{Name: NewMountCalls, For: "starting fast",
 		Since: "5.12", Needs: "a seccomp filter that allows open_tree, move_mount, fsopen and mount_setattr",
 		Lost: "mount(2) is used: starts take longer, mounts below a directory are made read-only one by one, and root has no --engine tmpfs"},
-		source: "mount_setattr(2)", try: tryNewMounts, closer: func() error { return inside(mountCalls, nil) }},
+		source: "mount_setattr(2)", try: tryNewMounts, thorough: func() error { return inside(mountCalls, nil) }},
 	{Feature: Feature{Name: Clone3, For: "starting in a cgroup",
 		Since: "5.7", Needs: callAllowed, Lost: "the broker enforces network rules for root too; the rest is done by clone(2)"},
 		source: "clone(2), CLONE_INTO_CGROUP", try: func() error { return call(unix.EINVAL, unix.SYS_CLONE3, 0, 0) }},
@@ -143,9 +142,7 @@ const (
 	loadOverlay = "modprobe overlay, as root"
 )
 
-// What is tried in a process with a user namespace of its own, see inside.
-
-// tryMount changes the root too: the filter of a container without capabilities may refuse just that.
+// tryMount also calls chroot(2), which the filter of a container without capabilities may refuse.
 func tryMount() error {
 	return inside(func(b *prog.Builder) {
 		tmpfs(b)

@@ -13,17 +13,16 @@ import (
 	"github.com/nsrun/nsrun/internal/cgroups"
 )
 
-// What is tried in this process, without changing anything in it. Most calls are made with an argument that is
-// wrong, and whoever has the call says so. None is repeated: what a signal interrupted is unknown, and tried again
-// by whoever asks next.
+// The probes in this process, which they do not change. Most make a call with an invalid argument: a kernel that has
+// the call refuses the argument. No call is repeated after a signal: then the Status is Unknown, and the next caller
+// tries again.
 
-// badFlags are flags that do not exist, badFD is not a descriptor.
 const (
-	badFlags = ^uintptr(0) >> 32
-	badFD    = ^uintptr(0)
+	badFlags = ^uintptr(0) >> 32 // flags that do not exist
+	badFD    = ^uintptr(0)       // not a descriptor
 )
 
-// call makes a system call that is to fail with an error, or to succeed.
+// call makes a system call, and returns nil if it succeeds or fails with this error.
 func call(fails unix.Errno, number uintptr, args ...uintptr) error {
 	var a [6]uintptr
 	copy(a[:], args)
@@ -33,9 +32,9 @@ func call(fails unix.Errno, number uintptr, args ...uintptr) error {
 	return nil
 }
 
-// tryControllers finds controllers, in v2 or v1.
+// tryControllers looks for controllers in v2 or v1. Without two free descriptors it cannot tell.
 func tryControllers() error {
-	f, err := os.Open("/proc/self/cgroup") // whoever cannot open that either cannot tell
+	f, err := os.Open("/proc/self/cgroup")
 	if err != nil {
 		return err
 	}
@@ -93,21 +92,20 @@ func tryOpenat2() error {
 	return err
 }
 
-// tryNewMounts looks for open_tree, move_mount, fsopen, fsconfig, fsmount, and mount_setattr, the last of which
-// came with Linux 5.12: container runtimes filter them.
+// tryNewMounts looks for open_tree, move_mount, fsopen, fsconfig, fsmount, and mount_setattr, which is the newest (Linux
+// 5.12). Container runtimes filter them.
 func tryNewMounts() error {
-	// Flags that do not exist are an EINVAL, before any question of privilege;
-	// where the call is missing or refused it is ENOSYS or EPERM.
+	// The kernel checks flags before privileges (EINVAL).
 	for _, nr := range [...]uintptr{unix.SYS_MOUNT_SETATTR, unix.SYS_OPEN_TREE} {
 		switch _, _, e := unix.RawSyscall6(nr, badFD, 0, badFlags, 0, 0, 0); e {
 		case unix.EINVAL:
-		case 0: // it was not looked at
+		case 0: // somebody else answered
 			return unix.ENOSYS
 		default:
 			return e
 		}
 	}
-	// These ask for privilege first: only a missing one can be told.
+	// These check privileges first, so only ENOSYS is conclusive.
 	for _, c := range [...][5]uintptr{
 		{unix.SYS_MOVE_MOUNT, badFD, 0, badFD, 0},
 		{unix.SYS_FSOPEN, 0, badFlags},
@@ -121,8 +119,8 @@ func tryNewMounts() error {
 	return nil
 }
 
-// tryNotification tries what came last of what the broker takes: the cookies of network namespaces are as old as
-// SECCOMP_ADDFD_FLAG_SEND.
+// tryNotification looks for the newest part of what the broker needs, SECCOMP_ADDFD_FLAG_SEND. Cookies of network
+// namespaces are as old.
 func tryNotification() error {
 	var sizes [3]uint16 // struct seccomp_notif_sizes
 	if _, _, e := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_NOTIF_SIZES, 0, uintptr(unsafe.Pointer(&sizes))); e != 0 {
@@ -131,8 +129,8 @@ func tryNotification() error {
 	return tryCookies()
 }
 
-// tryCookies asks for the cookie of a network namespace, which came with the same kernel as what LockedLayers is about:
-// to try that itself takes mounts.
+// tryCookies asks for the cookie of a network namespace. It also tells whether the kernel has LockedLayers, which is as
+// old, but can be tried only with mounts.
 func tryCookies() error {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -143,7 +141,7 @@ func tryCookies() error {
 	return err
 }
 
-// landlock asks for the version of Landlock's interface (LANDLOCK_CREATE_RULESET_VERSION).
+// landlock returns an error unless Landlock's ABI version is at least least, which can do what can says.
 func landlock(least uintptr, can string) error {
 	abi, _, e := unix.RawSyscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	switch {
@@ -155,8 +153,7 @@ func landlock(least uintptr, can string) error {
 	return nil
 }
 
-// tryBPF loads a program that decides about connect(2), with the helper that came last of those that
-// netpolicy/cgroup calls.
+// tryBPF loads a program that decides about connect(2), and calls the newest helper that netpolicy/cgroup calls.
 func tryBPF() error {
 	const setRetval = 187 // BPF_FUNC_set_retval
 	type instruction struct {
@@ -194,7 +191,7 @@ func tryBPF() error {
 	return nil
 }
 
-// tryCgroup2 looks for a cgroup v2 file system, or whether one could be mounted.
+// tryCgroup2 looks for a cgroup v2 file system, or tries whether one can be mounted.
 func tryCgroup2() error {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -205,7 +202,7 @@ func tryCgroup2() error {
 	}
 	fd, err := unix.Fsopen("cgroup2", unix.FSOPEN_CLOEXEC)
 	if err != nil {
-		if says(err) == No {
+		if statusOf(err) == No {
 			return absentError("no cgroup2 file system is mounted")
 		}
 		return err
@@ -221,7 +218,7 @@ func tryFanotify() error {
 		return err
 	}
 	defer unix.Close(fd)
-	// A mark of a whole file system takes privilege. This one cannot be watched, which is said after that.
+	// A mark of a whole file system needs privileges, which the kernel checks before it says that procfs cannot be watched.
 	const events = unix.FAN_CREATE | unix.FAN_RENAME | unix.FAN_ONDIR
 	err = unix.FanotifyMark(fd, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM, events, unix.AT_FDCWD, place)
 	if err == unix.EOPNOTSUPP || err == unix.ENODEV || err == unix.EXDEV {
@@ -230,7 +227,7 @@ func tryFanotify() error {
 	return err
 }
 
-// overlayRemedy is the module, if the kernel knows no overlays. One that refuses them to users is too old.
+// overlayRemedy returns how to load the module, if the kernel knows no overlays. A kernel that refuses them is too old.
 func overlayRemedy(err error) string {
 	if errors.Is(err, unix.ENODEV) {
 		return loadOverlay
@@ -238,7 +235,7 @@ func overlayRemedy(err error) string {
 	return ""
 }
 
-// userRemedy looks for what refuses user namespaces here.
+// userRemedy says what to do about the setting that refuses user namespaces here.
 func userRemedy(err error) string {
 	is := func(sysctl, value string) bool {
 		b, _ := os.ReadFile("/proc/sys/" + sysctl)

@@ -1,5 +1,4 @@
-// Package advice says what can be done about an error: it returns a command to type, or the cause
-// that the error itself does not name (nsrun already runs in a sandbox, the kernel lacks a call).
-// Errors of the command carry their hint, see With; the package tells errors of the libraries apart
-// by their types. It prints nothing.
+// Package advice says what to do about an error. A hint is a command to type, or a cause that the error does not name:
+// nsrun already runs in a sandbox, or the kernel lacks a call. The command adds hints to its own errors (With); for the
+// libraries' errors, this package chooses a hint by their type. It prints nothing.
 package advice

@@ -20,7 +20,7 @@ import (
 	"github.com/nsrun/nsrun/project"
 )
 
-// An Error error comes with what can be typed to get on.
+// An Error is an error with a hint.
 type Error struct {
 	error
 	hint string // "try: …"
@@ -28,15 +28,15 @@ type Error struct {
 
 func (e *Error) Unwrap() error { return e.error }
 
-// With returns err with a hint. An empty one keeps others away.
+// With returns err with a hint. With an empty hint, For adds no other.
 func With(err error, hint string) error { return &Error{err, hint} }
 
-// Unknown says that there is no such thing, and which command lists those that there are.
+// Unknown returns an error about something that does not exist; the command try lists what does.
 func Unknown(try, format string, args ...any) error {
 	return With(fmt.Errorf(format, args...), "try: "+try)
 }
 
-// For is what can be typed to get on.
+// For returns the hint for an error, or "".
 func For(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.hint
@@ -116,7 +116,7 @@ func For(err error) string {
 	return ""
 }
 
-// fewFilesHint is what to do if no more files can be opened.
+// fewFilesHint is the hint for EMFILE.
 func fewFilesHint() string {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || limit.Cur > 1024 {
@@ -128,7 +128,7 @@ func fewFilesHint() string {
 // ShellText reports whether a word looks like a command line for a shell.
 func ShellText(word string) bool { return strings.ContainsAny(strings.TrimSpace(word), " \t\n;|&<>$`") }
 
-// sessionOf is the session of the execution that a word means, if both still are. Empty: there is none.
+// sessionOf returns the session of the execution with an id, if both still exist, or "".
 func sessionOf(word string) string {
 	if !project.IsExecution(word) && len(word) != 8 {
 		return ""
@@ -149,7 +149,7 @@ func sessionOf(word string) string {
 	return ""
 }
 
-// noSessionHint is what to type where a word stands in a session's place and names none.
+// noSessionHint is the hint for a word that should name a session and does not.
 func noSessionHint(word string) string {
 	_, err := os.Lstat(word)
 	if id := sessionOf(word); id != "" && err != nil {

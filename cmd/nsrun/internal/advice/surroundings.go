@@ -19,10 +19,8 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// What is wrong with the place that nsrun runs in: a sandbox, a container, a host without a home
-// directory.
-
-// Surroundings is what to do about an error of which that is the cause, or empty.
+// Surroundings returns the hint for an error whose cause is where nsrun runs: in a sandbox or a container, or without a
+// home directory. Empty: it has another cause.
 func Surroundings(err error) string {
 	if e, ok := errors.AsType[*nsexec.Error](err); ok && errors.Is(e.Err, unix.EPERM) {
 		switch {
@@ -68,8 +66,7 @@ func Surroundings(err error) string {
 	return ""
 }
 
-// lacking is what a sandbox takes and this machine does not have, where an error of its set-up may be about that, with what to do.
-// What can be tried is tried. Empty: nothing is missing.
+// lacking tries the features that a sandbox needs, and returns what is missing, with what to do. Empty: nothing.
 func lacking() string {
 	for _, name := range [...]features.Name{
 		features.UserNamespaces, features.MountNamespaces, features.ProcessNamespaces, features.IPCNamespaces,
@@ -82,7 +79,7 @@ func lacking() string {
 	return ""
 }
 
-// setup reports whether the kernel refused a step of setting a sandbox up as such, which is not about the command nor a path.
+// setup reports whether the kernel refused to set up any sandbox, whatever the command and the paths.
 func setup(e *nsexec.Error) bool {
 	switch e.Op {
 	case nsexec.StepExec, nsexec.StepChdir, nsexec.StepUIDMap, nsexec.StepGIDMap, nsexec.StepUID, nsexec.StepGID, nsexec.StepLandlock:
@@ -96,7 +93,7 @@ func setup(e *nsexec.Error) bool {
 	return false
 }
 
-// unspecific reports whether a step failed that has no file for a cause, by an error that filters have.
+// unspecific reports whether a step that is not about a file failed with an error that seccomp filters return.
 func unspecific(e *nsexec.Error) bool {
 	switch e.Op {
 	case "start", "supervise", "limit", nsexec.StepSeccomp, nsexec.StepLandlock:
@@ -105,7 +102,7 @@ func unspecific(e *nsexec.Error) bool {
 	return false
 }
 
-// filtered reports whether we run under somebody's seccomp filter.
+// filtered reports whether this process runs under a seccomp filter.
 func filtered() bool {
 	mode, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
 	return err == nil && mode == unix.SECCOMP_MODE_FILTER
@@ -118,8 +115,7 @@ const noProcHint = "there is no /proc here, or that of another PID namespace; tr
 
 const insideHint = "nsrun already runs in a sandbox of nsrun: run the command directly, or run the outer nsrun with --allow-userns, as an ordinary user"
 
-// inSandbox reports whether we run in a sandbox of nsrun run: its first process is nsrun, and
-// nobody in it gets new privileges.
+// inSandbox reports whether this process runs in a sandbox of nsrun run: PID 1 is nsrun, and no_new_privs is set.
 func inSandbox() bool {
 	comm, err := os.ReadFile("/proc/1/comm")
 	if err != nil || !strings.HasPrefix(string(comm), "nsrun") {
@@ -129,7 +125,7 @@ func inSandbox() bool {
 	return err == nil && set == 1
 }
 
-// overProc is a place below /proc that something is mounted over, or empty.
+// overProc returns a place below /proc over which something is mounted, or "".
 func overProc() string {
 	table, err := mounts.ReadMountinfo()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// Errors in bubblewrap's words: programs look for them in what it prints.
+// Errors in bubblewrap's words, because programs look for them in its output.
 
 // failed returns the exit status if COMMAND could not be started.
 func (r *run) failed(err error) int {

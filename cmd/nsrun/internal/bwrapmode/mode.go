@@ -18,12 +18,11 @@ type run struct {
 	cmd     *nsexec.Cmd
 	options *sandbox.Options // of cmd
 	ops     []*bwrap.SetupOp // by index of cmd.Mounts
-	// block is read before the namespaces are used.
-	block   bwrap.Opt[int]
-	signals chan os.Signal // to be forwarded
-	read    []int          // descriptors that were read while parsing
-	words   []string       // the command line
-	own     *Owner         // nil: we are bwrap
+	block   bwrap.Opt[int]   // read before the namespaces are set up
+	signals chan os.Signal   // to be forwarded; nil: none
+	read    []int            // descriptors that were read while parsing
+	words   []string         // the command line
+	own     *Owner           // nil: we are bwrap
 }
 
 func haveCgroupNamespaces() bool {

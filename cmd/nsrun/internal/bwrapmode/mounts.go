@@ -83,7 +83,7 @@ func (r *run) submounts(m *mounts.Mount, op *bwrap.SetupOp) error {
 	return nil
 }
 
-// hidden reports whether the overlay does not show a path of its layer k: it is in Hide, or in a layer above.
+// hidden reports whether Hide or a layer above hides a path of layer k.
 func hidden(m *mounts.Mount, k int, name string) bool {
 	for _, h := range m.Hide {
 		if name == h || strings.HasPrefix(name, h+"/") {
@@ -144,9 +144,8 @@ func (r *run) complete(m *mounts.Mount, op *bwrap.SetupOp) (err error) {
 	return err
 }
 
-// bindFD binds what a descriptor refers to. A descriptor belongs to the caller's
-// mounts, of which the sandbox has a copy: so its path is looked up there, and must
-// lead to the same file.
+// bindFD binds the file of a descriptor. The descriptor belongs to the caller's mount namespace, and the sandbox has a
+// copy of that. So the sandbox looks the path up in its copy, and checks that it leads to the same file.
 func (r *run) bindFD(m *mounts.Mount, fd int) error {
 	name := "/proc/self/fd/" + strconv.Itoa(fd)
 	var st unix.Stat_t
@@ -154,7 +153,7 @@ func (r *run) bindFD(m *mounts.Mount, fd int) error {
 		return &bwrap.Error{Text: "Can't find source path " + name, Err: unix.ENOENT}
 	}
 	if slices.Contains(r.options.Close, fd) {
-		return &bwrap.Error{Text: "Race condition binding dirfd", Err: unix.EINVAL} // an earlier step had it
+		return &bwrap.Error{Text: "Race condition binding dirfd", Err: unix.EINVAL} // an earlier step has closed it
 	}
 	source, err := os.Readlink(name)
 	if err == nil && !path.IsAbs(source) {
@@ -172,7 +171,7 @@ func fileID(st *unix.Stat_t) mounts.FileID {
 	return mounts.FileID{Ino: st.Ino, Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev)}
 }
 
-// absolute returns a path of the host as an absolute one.
+// absolute makes a path of the host absolute.
 func absolute(p string) (string, error) {
 	if p == "" {
 		return "", &bwrap.Error{Text: "Can't find source path ", Err: unix.ENOENT}
@@ -184,5 +183,5 @@ func absolute(p string) (string, error) {
 	if err != nil {
 		return "", &bwrap.Error{Text: "Can't find source path " + p, Err: err}
 	}
-	return wd + "/" + p, nil // not cleaned: ".." after a link is the kernel's to follow
+	return wd + "/" + p, nil // not cleaned: after a link, ".." leads elsewhere
 }
