@@ -8,6 +8,6 @@
 // The last form is for git: the secret is the password that git's credential helpers return for the host.
 //
 // A command speaks plain HTTP to an address on its own loopback device. Outside of the sandbox a gateway adds the
-// header and speaks TLS to the host. Package gateway is one, for programs that may link net/http; this package does not
-// link it. It imports internal/escape, and does not read the secret: the caller that has the Rule does that.
+// header and speaks TLS to the host. Package gateway is such a gateway; it links net/http, which this package does not.
+// This package imports internal/escape, and reads no secret: its caller does.
 package credential

@@ -17,14 +17,14 @@ type Rule struct {
 	Host string
 	// Port is the TCP port of the host, with TLS. Zero: 443.
 	Port uint16
-	// Env is the variable of this program that holds the secret. File is the file that holds it: an absolute path, or
-	// one that begins with "~/"; white space at the end of the file is ignored. One of them is set, unless Git is.
+	// Env is the environment variable of this process that holds the secret. File is the file that holds it: an absolute
+	// path, or one that begins with "~/"; white space at the end of the file is ignored. Exactly one of Env, File and Git
+	// is set.
 	Env, File string
 	// Git uses the user and password that `git credential fill` returns for the host (git-credential(1)). Only git's
 	// own requests are then passed on. It excludes Env, File, and the fields below. False: Env or File has the secret.
 	Git bool
-	// Header is the header that the secret is sent in, as it is. Empty: Authorization, after "Bearer ", or with User as a
-	// password.
+	// Header is the header whose value is the secret. Empty: Authorization, with "Bearer " before the secret, or by User.
 	Header string
 	// User sends the secret as this user's password (Authorization: Basic, RFC 7617). Empty: see Header.
 	User string
@@ -134,7 +134,7 @@ func (r *Rule) Check() error {
 	return nil
 }
 
-// address is the host as it stands in a rule.
+// address returns the host and the port as in the text of a Rule.
 func (r *Rule) address() string {
 	host := r.Host
 	if strings.Contains(host, ":") {
@@ -146,7 +146,7 @@ func (r *Rule) address() string {
 	return host
 }
 
-// String is the text of a Rule, as Parse reads it.
+// String returns the text of a Rule, as Parse reads it.
 func (r Rule) String() string {
 	if r.Git {
 		return gitPrefix + r.address()
@@ -163,7 +163,7 @@ func (r Rule) String() string {
 	return text
 }
 
-// Name is the host, with the port if that is not 443.
+// Name returns the host, with the port if that is not 443.
 func (r *Rule) Name() string {
 	if r.Port == 443 {
 		other := *r
@@ -173,8 +173,8 @@ func (r *Rule) Name() string {
 	return r.address()
 }
 
-// Variable is the name of the variable that holds the gateway's address: NSRUN_CREDENTIAL_API_EXAMPLE_COM_URL for
-// api.example.com.
+// Variable returns the name of the command's variable that holds the gateway's address:
+// NSRUN_CREDENTIAL_API_EXAMPLE_COM_URL for api.example.com.
 func (r *Rule) Variable() string {
 	name := []byte(strings.ToUpper(r.Name()))
 	for i, c := range name {
@@ -185,7 +185,7 @@ func (r *Rule) Variable() string {
 	return "NSRUN_CREDENTIAL_" + strings.Trim(string(name), "_") + "_URL"
 }
 
-// HeaderName returns the header that the secret is sent in.
+// HeaderName returns the name of the header that contains the secret.
 func (r *Rule) HeaderName() string {
 	if r.Header != "" {
 		return r.Header
@@ -196,8 +196,8 @@ func (r *Rule) HeaderName() string {
 // Route is a Rule with a function that returns its secret.
 type Route struct {
 	Rule Rule
-	// Secret returns the secret. It is called each time that the secret is needed, perhaps never, and from several
-	// goroutines. For git it returns the user and the password with a colon between them.
+	// Secret returns the secret. A gateway may call it for each request, from several goroutines. For git it returns the
+	// user and the password with a colon between them.
 	Secret func(ctx context.Context) (string, error)
 }
 
@@ -257,7 +257,7 @@ func isToken(s string) bool {
 	return s != "" && strings.Trim(s, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
 }
 
-// isReserved reports whether a header decides about more than itself: where a request ends, and where it goes.
+// isReserved reports whether a header decides where a request ends, or where it goes.
 func isReserved(name string) bool {
 	switch strings.ToLower(name) {
 	case "host", "content-length", "transfer-encoding", "connection", "upgrade", "trailer", "te", "expect", "keep-alive",

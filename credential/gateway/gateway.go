@@ -1,6 +1,6 @@
 // Package gateway serves commands in a sandbox that use a credential but cannot read it (package credential). It speaks
-// plain HTTP to them, and TLS to the one host that the credential is for. It imports package credential, and links
-// net/http, which the nsrun command does not link: that starts the program nsrun-credential.
+// plain HTTP to them, and TLS to the credential's host. It imports package credential, and links net/http. The nsrun
+// command does not link it, but starts the program nsrun-credential.
 //
 //	config := nsrun.Config{Credentials: []credential.Rule{rule}, Gateway: gateway.Gateway{}}
 package gateway
@@ -35,8 +35,8 @@ const (
 // Gateway is a nsrun.Gateway. The zero Gateway is ready for use.
 type Gateway struct{}
 
-// Open prepares for one credential. The function that it returns serves the clients of a listener until ctx ends, and
-// closes the listener.
+// Open prepares a gateway for one credential. It returns an error if the Rule is invalid. serve serves the clients of a
+// listener until ctx ends, and closes the listener.
 func (Gateway) Open(ctx context.Context, r credential.Route) (serve func(net.Listener) error, err error) {
 	if err := r.Rule.Check(); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (Gateway) Open(ctx context.Context, r credential.Route) (serve func(net.Lis
 		IdleConnTimeout:       idleTimeout,
 		TLSHandshakeTimeout:   headerTimeout,
 		ExpectContinueTimeout: time.Second,
-		DisableCompression:    true, // what is compressed cannot be looked through
+		DisableCompression:    true, // mask cannot find secrets in compressed bodies
 	}}
 	return func(l net.Listener) error { return g.serve(ctx, l) }, nil
 }
@@ -83,7 +83,7 @@ func (g *gateway) serve(ctx context.Context, l net.Listener) error {
 
 type valueKey struct{}
 
-// handle refuses methods that are not about a resource of the host, or have it send back what it got.
+// handle passes requests on. It refuses methods that make a tunnel, or make the host send the request back.
 func (g *gateway) handle(proxy http.Handler, w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodConnect || r.Method == http.MethodTrace || strings.EqualFold(r.Method, "TRACK") {
 		http.Error(w, "nsrun: this method is not passed on", http.StatusMethodNotAllowed)
@@ -104,7 +104,7 @@ func (g *gateway) handle(proxy http.Handler, w http.ResponseWriter, r *http.Requ
 	proxy.ServeHTTP(final{w}, r.WithContext(context.WithValue(r.Context(), valueKey{}, secret)))
 }
 
-// value is what the header has for a secret.
+// value returns the value of the header with a secret.
 func (g *gateway) value(secret string) string {
 	switch rule := &g.route.Rule; {
 	case rule.Git:
@@ -117,7 +117,7 @@ func (g *gateway) value(secret string) string {
 	return "Bearer " + secret
 }
 
-// host is where requests go.
+// host returns the host and the port for URLs.
 func (g *gateway) host() string {
 	port := g.route.Rule.Port
 	if port == 0 || port == 443 {
@@ -129,12 +129,12 @@ func (g *gateway) host() string {
 	return net.JoinHostPort(g.route.Rule.Host, strconv.Itoa(int(port)))
 }
 
-// rewrite makes the request to the host: whatever a client says of the host and the header does not count.
+// rewrite makes the request to the host. It replaces what the client sets as host and as the credential's header.
 func (g *gateway) rewrite(r *httputil.ProxyRequest) {
 	secret, _ := r.In.Context().Value(valueKey{}).(string)
 	out := r.Out
 	out.URL.Scheme, out.URL.Host, out.URL.User, out.Host = "https", g.host(), nil, g.host()
-	for name := range out.Header { // also in forms that some servers take for the same
+	for name := range out.Header { // some servers take "_" for "-"
 		if strings.EqualFold(strings.ReplaceAll(name, "_", "-"), g.route.Rule.HeaderName()) {
 			delete(out.Header, name)
 		}
@@ -144,7 +144,7 @@ func (g *gateway) rewrite(r *httputil.ProxyRequest) {
 	}
 	out.Header.Del("Proxy-Authorization")
 	out.Header.Set("Accept-Encoding", "identity")
-	// Of a part of an answer nobody could tell that the secret begins or ends there.
+	// A part of an answer could contain a part of the secret, which mask would not find.
 	out.Header.Del("Range")
 	out.Header.Del("If-Range")
 	out.Trailer = nil
@@ -154,14 +154,14 @@ func (g *gateway) rewrite(r *httputil.ProxyRequest) {
 // RoundTrip makes one request, and follows no redirect.
 func (g *gateway) RoundTrip(r *http.Request) (*http.Response, error) { return g.transport.RoundTrip(r) }
 
-// mask takes the secret out of an answer, and has redirects to the host lead here.
+// mask removes the secret from an answer, and makes redirects to the host lead to the gateway.
 func (g *gateway) mask(res *http.Response) error {
 	secret, _ := res.Request.Context().Value(valueKey{}).(string)
 	value := g.value(secret)
 	if g.route.Rule.Git {
 		_, secret, _ = strings.Cut(secret, ":") // the user is no secret
 		if res.StatusCode == http.StatusUnauthorized {
-			// Git would ask for a password.
+			// At 401, git would ask for a password.
 			res.StatusCode = http.StatusForbidden
 			res.Header.Del("WWW-Authenticate")
 		}
@@ -181,7 +181,7 @@ func (g *gateway) mask(res *http.Response) error {
 	return nil
 }
 
-// reason is an error in words that do not have the secret.
+// reason returns the text of an error without the URL, which may contain the secret.
 func (g *gateway) reason(err error) string {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
@@ -189,7 +189,7 @@ func (g *gateway) reason(err error) string {
 	return err.Error()
 }
 
-// final writes no answers before the last one: those have headers that nobody has looked through.
+// final drops informational answers (1xx), because nobody removes secrets from their headers.
 type final struct{ http.ResponseWriter }
 
 // Unwrap is for http.ResponseController.
@@ -201,7 +201,7 @@ func (f final) WriteHeader(code int) {
 	}
 }
 
-// limited is a listener that has so many connections at once.
+// limited is a listener with at most cap(room) connections at once.
 type limited struct {
 	net.Listener
 	room  chan struct{}

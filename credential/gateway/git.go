@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// gitRequests are what git requests of a repository (gitprotocol-http(5)), and git-lfs: the end of the path, the method, and
-// the values of the parameter service, of which there is no other.
+// gitRequests are the requests of git (gitprotocol-http(5)) and git-lfs to a repository: the end of the path, the method,
+// and the values of service, the only parameter. Nil: no parameter.
 var gitRequests = [...]struct {
 	path, method string
 	services     []string
@@ -19,7 +19,7 @@ var gitRequests = [...]struct {
 	{"/info/lfs/locks/verify", http.MethodPost, nil},
 }
 
-// isGit reports whether a request is one of those. A host can have other services with the same password.
+// isGit reports whether a request is one of gitRequests. The host may have other services with the same password.
 func isGit(r *http.Request) bool {
 	path := r.URL.EscapedPath()
 	for _, g := range gitRequests {
@@ -39,9 +39,8 @@ func isGit(r *http.Request) bool {
 	return false
 }
 
-// gitHeaders are the headers of its requests. With others a request can be one for something else: servers and proxies know
-// headers that stand for another path or method (X-Original-URL, X-HTTP-Method-Override), or that have another protocol
-// spoken from then on.
+// gitHeaders are the headers of these requests. Others could turn them into other requests: some servers and proxies take
+// the path or the method from a header (X-Original-URL, X-HTTP-Method-Override), and some headers change the protocol.
 var gitHeaders = [...]string{
 	"Accept", "Accept-Encoding", "Accept-Language", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Git-Protocol", "Pragma", "User-Agent",
 }
@@ -54,7 +53,7 @@ func onlyGit(h http.Header) {
 	}
 }
 
-// isRepository reports whether a path can be nothing but that of a repository: no server takes it for another one.
+// isRepository reports whether a path can only be that of a repository: no server reads it as another path.
 func isRepository(path string) bool {
 	names := strings.Split(path, "/")
 	if len(names) < 2 || names[0] != "" {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// A mask replaces secrets by as many asterisks.
+// A mask replaces each byte of a secret by an asterisk.
 type mask struct{ words [][]byte }
 
-// leastSecret is the least length of what is looked for: a shorter text is in many answers.
+// leastSecret is the length of the shortest secret that is masked, in bytes. Shorter words occur in many answers.
 const leastSecret = 6
 
 func newMask(secrets ...string) *mask {
@@ -49,7 +49,7 @@ func (m *mask) text(s string) string {
 	return string(b)
 }
 
-// header replaces them in the values of headers, and drops headers whose names have them.
+// header replaces secrets in the values of headers, and deletes headers whose names contain one.
 func (m *mask) header(h http.Header) {
 	for name, values := range h {
 		for _, word := range m.words {
@@ -63,7 +63,7 @@ func (m *mask) header(h http.Header) {
 	}
 }
 
-// begun is how many bytes at the end of b may be the beginning of a secret.
+// begun returns how many bytes at the end of b may be the beginning of a secret.
 func (m *mask) begun(b []byte) (most int) {
 	for _, word := range m.words {
 		for n := min(len(word)-1, len(b)); n > most; n-- {
@@ -75,14 +75,14 @@ func (m *mask) begun(b []byte) (most int) {
 	return most
 }
 
-// masked is a body without secrets. It holds back what may be the beginning of one, and nothing else.
+// masked is a body without secrets. It holds back only bytes that may be the beginning of one.
 type masked struct {
 	io.ReadCloser
 	mask    *mask
-	trailer func() // is called at the end
-	held    []byte // was read, and not looked through
-	ready   []byte // was looked through
-	err     error  // what follows that
+	trailer func() // called at the end
+	held    []byte // may be the beginning of a secret
+	ready   []byte // without secrets
+	err     error  // comes after ready
 	buf     [16 << 10]byte
 }
 

@@ -1,5 +1,5 @@
 // Package clients serves the clients of a listener, a limited number at once. It imports nothing of this module, and
-// does not know what they ask for.
+// knows no protocol.
 package clients
 
 import (
@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// again is how long nobody is accepted after that failed.
+// again is how long Serve waits after accept(2) failed.
 const again = 50 * time.Millisecond
 
-// Serve calls serve, in a goroutine of its own, for each who connects, until the context ends or the listener is closed,
-// which it closes. No more than most are served at once; more wait. The connection is closed behind serve, and when the
-// context of serve ends. Nothing goes on when Serve returns.
+// Serve calls serve on a goroutine for each client, until the context ends or the listener is closed. It serves at most
+// most clients at once; more wait. It closes a connection when serve returns or its context ends, and closes the
+// listener. It returns when all calls of serve have returned.
 func Serve(ctx context.Context, l net.Listener, most int, serve func(context.Context, net.Conn)) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup

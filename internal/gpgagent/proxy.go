@@ -17,7 +17,7 @@ type Proxy struct {
 	Dial func(ctx context.Context) (net.Conn, error)
 	// Grips are the keygrips of the keys that clients can use, in capitals.
 	Grips []string
-	// Sign reports whether one signature may be made, each time: with which key, of a hash by which algorithm.
+	// Sign reports whether the key may sign a hash (hexadecimal), by an algorithm. It is called for each signature.
 	Sign func(ctx context.Context, grip, algorithm, hash string) bool
 }
 
@@ -28,13 +28,13 @@ const (
 	maxAnswer  = 2000 // lines of the agent's to one command
 )
 
-// Serve serves those who connect until the context ends or the listener is closed, which it closes. Nothing goes on
-// when it returns.
+// Serve serves clients until the context ends or the listener is closed. It closes the listener, and returns when all
+// clients have ended.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener) {
 	clients.Serve(ctx, l, maxClients, p.client)
 }
 
-// Errors as gpg-agent has them (libgpg-error, with the source gpg-agent).
+// The errors of gpg-agent (libgpg-error, with the source gpg-agent).
 const (
 	errForbidden = "ERR 67109115 Forbidden <GPG Agent>"
 	errCanceled  = "ERR 67108963 Operation cancelled <GPG Agent>"
@@ -42,7 +42,7 @@ const (
 	errNoKey     = "ERR 67108881 No secret key <GPG Agent>"
 )
 
-// client is one connection, with what it has set.
+// client is one connection, with its settings.
 type client struct {
 	proxy                 *Proxy
 	in, agentIn           *bufio.Reader
@@ -80,7 +80,7 @@ func (p *Proxy) client(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// readLine reads a line without its end. One that is too long is an error.
+// readLine reads a line without its end. A line that is too long is an error.
 func readLine(r *bufio.Reader) (string, error) {
 	b, err := r.ReadSlice('\n')
 	if err != nil {
@@ -89,7 +89,7 @@ func readLine(r *bufio.Reader) (string, error) {
 	return strings.TrimSuffix(string(b[:len(b)-1]), "\r"), nil
 }
 
-// answer is the answer to a command. An error ends the connection.
+// answer returns the answer to a command. An error ends the connection.
 func (c *client) answer(ctx context.Context, command, rest string) (string, error) {
 	switch command {
 	case "RESET":
@@ -134,7 +134,7 @@ func (c *client) answer(ctx context.Context, command, rest string) (string, erro
 	return errForbidden, nil
 }
 
-// has reports whether a keygrip is that of a key that clients can use.
+// has reports whether clients can use the key with a keygrip.
 func (c *client) has(grip string) bool {
 	for _, g := range c.proxy.Grips {
 		if len(grip) == 40 && strings.EqualFold(g, grip) {
@@ -144,7 +144,7 @@ func (c *client) has(grip string) bool {
 	return false
 }
 
-// algorithms are the hashes that OpenPGP has, by their numbers, with their lengths in bytes.
+// algorithms are OpenPGP's hashes, with their numbers and lengths in bytes.
 var algorithms = [...]struct {
 	number, name string
 	size         int
@@ -161,13 +161,13 @@ func parseHash(text string) (algorithm, hash string) {
 	return "", ""
 }
 
-// sign has the agent sign, if that is allowed.
+// sign has the agent sign, if Sign allows it.
 func (c *client) sign(ctx context.Context) (string, error) {
 	grip, algorithm, hash := c.grip, c.algorithm, c.hash
 	if grip == "" || hash == "" {
 		return errGeneral, nil
 	}
-	c.hash = "" // each signature is one yes
+	c.hash = "" // each signature needs its own yes
 	if !c.proxy.Sign(ctx, grip, algorithm, hash) {
 		return errCanceled, nil
 	}
@@ -179,7 +179,7 @@ func (c *client) sign(ctx context.Context) (string, error) {
 	return c.call("PKSIGN")
 }
 
-// call makes a request of the agent, and gives the client what it answers.
+// call sends a request to the agent, and passes the answer on to the client.
 func (c *client) call(line string) (string, error) {
 	answer, data, err := c.exchange(line)
 	if err != nil {
@@ -193,7 +193,7 @@ func (c *client) call(line string) (string, error) {
 	return answer, nil
 }
 
-// exchange makes a request of the agent. It asks nothing back that is answered.
+// exchange sends a request to the agent, and returns the answer. It refuses what the agent asks in between.
 func (c *client) exchange(line string) (answer string, data []string, err error) {
 	if _, err := c.agent.Write([]byte(line + "\n")); err != nil {
 		return "", nil, err

@@ -10,18 +10,18 @@ import (
 	"github.com/nsrun/nsrun/internal/githash"
 )
 
-// A Key is one that an agent has.
+// A Key is a key of an agent.
 type Key struct {
 	Blob    []byte // the public key, as RFC 4253 encodes it
 	Comment string
 }
 
-// Fingerprint is that of a public key, as ssh-keygen prints it.
+// Fingerprint returns the fingerprint of a public key, as ssh-keygen prints it.
 func Fingerprint(blob []byte) string {
 	return "SHA256:" + base64.RawStdEncoding.EncodeToString(githash.SumSHA256(blob))
 }
 
-// String is the key for people: its fingerprint and its comment.
+// String returns the fingerprint and the comment, for people.
 func (k Key) String() string {
 	text := Fingerprint(k.Blob)
 	if k.Comment != "" {
@@ -30,7 +30,7 @@ func (k Key) String() string {
 	return text
 }
 
-// short cuts a text that would fill a terminal.
+// short shortens a text that would fill a terminal.
 func short(s string) string {
 	const most = 64
 	if len(s) > most {
@@ -39,7 +39,7 @@ func short(s string) string {
 	return s
 }
 
-// Is reports whether the key is meant by a name: its fingerprint, or its comment.
+// Is reports whether a name is the key's fingerprint or its comment.
 func (k Key) Is(name string) bool {
 	return name != "" && (name == k.Comment || name == Fingerprint(k.Blob))
 }
@@ -49,7 +49,7 @@ func ParsePublic(text []byte) (blob []byte, ok bool) {
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
 		for i, f := range fields {
-			if i == 0 || i > 2 { // what stands in front is its type, maybe with options before that
+			if i == 0 || i > 2 { // its type comes before the key, and maybe options before that
 				continue
 			}
 			b, err := base64.StdEncoding.DecodeString(f)
@@ -62,7 +62,7 @@ func ParsePublic(text []byte) (blob []byte, ok bool) {
 	return nil, false
 }
 
-// maxKeys is how many keys of an agent are looked at, as OpenSSH has it.
+// maxKeys limits an agent's list, as in OpenSSH.
 const maxKeys = 2048
 
 // parseKeys reads an agent's list.

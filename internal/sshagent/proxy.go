@@ -18,7 +18,7 @@ type Proxy struct {
 	Dial func(ctx context.Context) (net.Conn, error)
 	// Listed reports whether clients may know of a key.
 	Listed func(ctx context.Context, k Key) bool
-	// Sign reports whether one signature may be made, each time.
+	// Sign reports whether a signature may be made. It is called for each one.
 	Sign func(ctx context.Context, u *Use) bool
 
 	rate rate
@@ -31,8 +31,8 @@ const (
 	perSecond  = 50 // requests
 )
 
-// Serve serves those who connect until the context ends or the listener is closed, which it closes. Nothing goes on
-// when it returns.
+// Serve serves clients until the context ends or the listener is closed. It closes the listener, and returns when all
+// clients have ended.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener) {
 	clients.Serve(ctx, l, maxClients, func(ctx context.Context, conn net.Conn) {
 		c := client{proxy: p, conn: conn}
@@ -53,7 +53,7 @@ func Keys(ctx context.Context, conn net.Conn) ([]Key, error) {
 	return parseKeys(body)
 }
 
-// call makes one request of an agent.
+// call sends a request to an agent, and returns the answer.
 func call(agent net.Conn, kind byte, body []byte) (answer byte, _ []byte, err error) {
 	if err := writeMessage(agent, kind, body); err != nil {
 		return 0, nil, err
@@ -65,11 +65,11 @@ func call(agent net.Conn, kind byte, body []byte) (answer byte, _ []byte, err er
 	return b[0], b[1:], nil
 }
 
-// A client is one connection. It has one of its own to the agent, once that is needed.
+// A client is one connection.
 type client struct {
 	proxy *Proxy
 	conn  net.Conn
-	agent net.Conn
+	agent net.Conn // the client's own; nil: not needed yet
 	bound []binding
 }
 
@@ -91,7 +91,7 @@ func (c *client) serve(ctx context.Context) {
 	}
 }
 
-// answer is the answer to a request. Whatever is not known fails, as an agent does that does not have it.
+// answer returns the answer to a request. Unknown requests fail, as with an agent that does not have them.
 func (c *client) answer(ctx context.Context, kind byte, body []byte) (byte, []byte) {
 	switch kind {
 	case requestKeys:
@@ -111,7 +111,7 @@ func (c *client) answer(ctx context.Context, kind byte, body []byte) (byte, []by
 	return failure, nil
 }
 
-// ask makes a request of the agent.
+// ask sends a request to the client's agent, and returns the answer.
 func (c *client) ask(ctx context.Context, kind byte, body []byte) (byte, []byte, error) {
 	if c.agent == nil {
 		agent, err := c.proxy.Dial(ctx)
@@ -123,14 +123,14 @@ func (c *client) ask(ctx context.Context, kind byte, body []byte) (byte, []byte,
 	agent := c.agent
 	defer context.AfterFunc(ctx, func() { _ = agent.Close() })()
 	answer, b, err := call(agent, kind, body)
-	if err != nil { // what it says next may be about this request
+	if err != nil { // the agent's next answer may be to this request
 		_ = agent.Close()
 		c.agent, c.bound = nil, nil
 	}
 	return answer, b, err
 }
 
-// list are the keys that clients may know of.
+// list returns the keys that clients may know of.
 func (c *client) list(ctx context.Context) ([]Key, bool) {
 	kind, body, err := c.ask(ctx, requestKeys, nil)
 	if err != nil || kind != keysAnswer {
@@ -143,7 +143,7 @@ func (c *client) list(ctx context.Context) ([]Key, bool) {
 	return slices.DeleteFunc(all, func(k Key) bool { return !c.proxy.Listed(ctx, k) }), true
 }
 
-// sign has the agent sign, if the key is one of those, and it is allowed.
+// sign has the agent sign, if clients may know of the key and Sign allows it.
 func (c *client) sign(ctx context.Context, body []byte) ([]byte, bool) {
 	r := reader{b: body}
 	blob, data, flags := r.text(), r.text(), r.number()
@@ -163,7 +163,7 @@ func (c *client) sign(ctx context.Context, body []byte) ([]byte, bool) {
 	return signature, err == nil && kind == signAnswer
 }
 
-// bind tells the agent which host a session is with, and remembers it if the agent found that to be true.
+// bind passes a session-bind on to the agent, and remembers it if the agent accepts it.
 func (c *client) bind(ctx context.Context, body, rest []byte) bool {
 	b, ok := parseBinding(rest)
 	if !ok || len(c.bound) >= maxBindings {
@@ -176,7 +176,7 @@ func (c *client) bind(ctx context.Context, body, rest []byte) bool {
 	return true
 }
 
-// A rate lets requests pass, so many at once and so many in a second.
+// A rate limits requests, by burst and perSecond.
 type rate struct {
 	mu   sync.Mutex
 	next time.Time // when the next request would be due, if they came evenly

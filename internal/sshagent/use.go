@@ -12,16 +12,15 @@ import (
 type Use struct {
 	Key  Key
 	Kind Kind
-	// User is who a Login is for, Namespace what a Signature is for ("git", "file"). Both are the client's words.
+	// User is the user of a Login, and Namespace the purpose of a Signature ("git", "file"). The client chooses both.
 	User, Namespace string
-	// Host is the public key of the host that a Login is at, if the agent has checked that the connection leads there.
-	// Nil: nobody knows.
+	// Host is the public key of the host of a Login, if the agent has checked it. Nil: unknown.
 	Host []byte
-	// Forwarded says that a program on Host asks, over a connection that the agent was forwarded to.
+	// Forwarded says that a program on another host asks, to which the agent was forwarded.
 	Forwarded bool
 }
 
-// Kind is what a signature is for, as far as the data to be signed tells.
+// Kind is the purpose of a signature, by the data to be signed.
 type Kind uint8
 
 // The kinds. The zero Kind is Unknown.
@@ -31,7 +30,7 @@ const (
 	Signature      // of a file or a commit (OpenSSH's PROTOCOL.sshsig)
 )
 
-// String says for people what the signature is for. Names are those of host keys; nil: there are none.
+// String says for people what the signature is for. names returns the names of a host key. Nil: none are known.
 func (u *Use) String(names func(host []byte) []string) string {
 	switch u.Kind {
 	case Login:
@@ -55,10 +54,10 @@ func (u *Use) String(names func(host []byte) []string) string {
 	return "to sign data of an unknown kind"
 }
 
-// sshsig begins what is signed for a file.
+// sshsig begins the data for a Signature.
 const sshsig = "SSHSIG"
 
-// inspect finds out what data is, that is to be signed with a key.
+// inspect finds out the purpose of data that is to be signed with a key.
 func inspect(key Key, data []byte, bound []binding) Use {
 	u := Use{Key: key}
 	if rest, ok := bytes.CutPrefix(data, []byte(sshsig)); ok {
@@ -77,7 +76,7 @@ func inspect(key Key, data []byte, bound []binding) Use {
 	session := r.text()
 	kind, user, service, method := r.byte(), r.text(), r.text(), string(r.text())
 	signed := r.byte()
-	r.text() // the algorithm, of which the key decides which are possible
+	r.text() // the algorithm
 	blob := r.text()
 	var host []byte
 	hostBound := method == "publickey-hostbound-v00@openssh.com"
@@ -98,13 +97,13 @@ func inspect(key Key, data []byte, bound []binding) Use {
 	return u
 }
 
-// A binding says which host a session of ssh is with. The agent has checked the host's signature.
+// A binding binds a session of ssh to its host. The agent has checked the host's signature.
 type binding struct {
 	host, session []byte
 	forwarding    bool
 }
 
-// maxBindings of a connection, as OpenSSH has it.
+// maxBindings limits the bindings of a connection, as in OpenSSH.
 const maxBindings = 16
 
 func parseBinding(body []byte) (b binding, ok bool) {
@@ -115,7 +114,7 @@ func parseBinding(body []byte) (b binding, ok bool) {
 	return b, r.done() && len(b.session) > 0 && len(b.host) > 0
 }
 
-// signRequest is a request to sign, written anew.
+// signRequest returns the body of a request to sign.
 func signRequest(key, data []byte, flags uint32) []byte {
 	return binary.BigEndian.AppendUint32(appendText(appendText(nil, key), data), flags)
 }

@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// Messages of the protocol: a length of four bytes, a type, and what belongs to it.
+// Types of messages. A message is a length of four bytes, a type, and a body.
 const (
 	failure         = 5
 	success         = 6
@@ -18,7 +18,7 @@ const (
 	sessionBindName = "session-bind@openssh.com"
 )
 
-// maxMessage is the largest message, as OpenSSH has it.
+// maxMessage is the largest message, as in OpenSSH, in bytes.
 const maxMessage = 256 << 10
 
 var errMessage = errors.New("not a message of an ssh-agent")
@@ -38,7 +38,7 @@ func readMessage(r io.Reader) ([]byte, error) {
 	return b, err
 }
 
-// writeMessage writes one message, in one piece.
+// writeMessage writes one message, by one call of Write.
 func writeMessage(w io.Writer, kind byte, body []byte) error {
 	b := make([]byte, 0, 5+len(body))
 	b = binary.BigEndian.AppendUint32(b, uint32(1+len(body)))
@@ -47,7 +47,7 @@ func writeMessage(w io.Writer, kind byte, body []byte) error {
 	return err
 }
 
-// A reader takes values from a message. After a mistake all that it returns is empty, and bad is set.
+// A reader takes values from a message. After a mistake bad is set, and all values are empty.
 type reader struct {
 	b   []byte
 	bad bool
@@ -84,7 +84,7 @@ func (r *reader) byte() byte {
 	return c
 }
 
-// done reports whether all was as expected, and nothing is left.
+// done reports whether there was no mistake, and nothing is left.
 func (r *reader) done() bool { return !r.bad && len(r.b) == 0 }
 
 func appendText(b, s []byte) []byte {
