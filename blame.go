@@ -29,39 +29,39 @@ import (
 // blame finds out which refusals made a command fail. The zero blame has observed nothing.
 type blame struct {
 	of     map[int]*followed // the processes that met a refusal, or have a child that failed of one
-	reason []int             // what the command failed of, where it has ended
-	// holds reports whether a directory of the host that is hidden has a file that a message names. Nil: nobody knows.
+	reason []int             // why the command failed: indexes of refusals; nil: for another reason, or it has not ended
+	// holds reports whether a hidden directory of the host has a file that a message names. Nil: unknown.
 	holds func(dir, name string) bool
 }
 
 // followed is what a process did since it executed its program.
 type followed struct {
-	met   []met    // each as it was met last
-	times int      // how often it met one
-	own   []string // the last paths that it looked for in vain, through no fault of the policy
+	met   []met    // refusals, in the order in which it last met each
+	times int      // how many refusals it met
+	own   []string // the last paths that it did not find, and the policy does not hide
 	text  []byte   // its last message
 	went  bool     // it went on since the last refusal
 	fresh bool     // it went on since the last message
-	child *fault   // the last child's end
+	child *fault   // the last child that failed; nil: none, or another one succeeded after it
 	quiet bool     // no message since then
 	out   string   // its standard output, which it may close before it ends
-	from  int      // the process that has forked it, and executes the same program; 0: none is known
+	from  int      // the process that has forked it, and executes the same program; 0: unknown
 	holds func(dir, name string) bool
-	// complained says that it has written something about the network since that was refused.
+	// complained says that it has written something about the network since a refusal of the network.
 	complained bool
 }
 
-// met is a refusal, by its index in the list.
+// met is a refusal that a process met.
 type met struct {
-	index  int
-	target string // of the network an address, a name, or empty
-	host   string // the name of an address; empty: none is known
+	index  int    // in the list of refusals
+	target string // of the network: an address or a name, or empty
+	host   string // the name of an address; empty: unknown
 	err    syscall.Errno
 	net    bool   // something of the network
 	call   bool   // a system call that the filter refuses
 	alone  bool   // the process has one thread
-	helper bool   // it was refused to another process, that this one has begun
-	vague  bool   // the host does not have it either: only a program that is told so fails of that
+	helper bool   // a descendant of the process met it
+	vague  bool   // the host may lack it too: it counts only if a message names it and the error
 	by     string // the program that met it
 }
 
@@ -74,12 +74,13 @@ type fault struct {
 	aside   bool   // it ran in the background
 }
 
-// mostOwn is how many paths of a process are kept, mostMet how many refusals, and mostText how much of a message.
-// mostFollowed is how many processes are followed: their ends are observed, unless they are killed.
-const mostOwn, mostMet, mostText, mostFollowed = 64, 256, 4096, 4096
-
-// mostTries is how many files are looked for in hidden directories.
-const mostTries = 1000
+// Limits.
+const (
+	mostOwn, mostMet = 64, 256 // paths and refusals of a process
+	mostText         = 4096    // bytes of a message
+	mostFollowed     = 4096    // processes: the ends of killed ones are not observed
+	mostTries        = 1000    // files that are looked for in hidden directories
+)
 
 func (b *blame) follow(process int) *followed {
 	f := b.of[process]
@@ -93,7 +94,7 @@ func (b *blame) follow(process int) *followed {
 	return f
 }
 
-// meet adds a refusal; a command can cause any number of them.
+// meet adds a refusal.
 func (f *followed) meet(m met) {
 	f.times++
 	f.met = slices.DeleteFunc(f.met, func(other met) bool { return other == m })
@@ -103,7 +104,7 @@ func (f *followed) meet(m met) {
 	f.met = append(f.met, m)
 }
 
-// refused records a refusal. Processes that execute the same program may report it, if they have forked the process.
+// refused records a refusal. Ancestors that execute the same program may report it.
 func (b *blame) refused(p attempts.Process, m met) {
 	m.alone = p.Threads == 1
 	m.by, _, _ = strings.Cut(p.Program, " ")
@@ -125,7 +126,7 @@ func (b *blame) refused(p attempts.Process, m met) {
 }
 
 func (b *blame) refusedNet(p attempts.Process, f *followed, m met) {
-	f.quiet = false // it goes on after a child's end
+	f.quiet = false // it went on after the child's end
 	f.meet(m)
 	f.went, f.out = false, p.Out
 	f.fresh = f.fresh || m.alone
@@ -165,7 +166,7 @@ func (f *followed) again(name string) bool {
 	return name == last || name == path.Dir(last)
 }
 
-// Executed records that a process executes another program: what happened to it before no longer counts.
+// Executed records that a process executes another program, and forgets what it did before.
 func (b *blame) Executed(process int) { delete(b.of, process) }
 
 // Said records what a process writes to standard error.
@@ -213,7 +214,7 @@ func (b *blame) Ended(p attempts.Process, status int, command bool) {
 		if c != nil && !feeds(c, p) && (c.aside || !givesUp(p.Program)) {
 			parent.child = nil
 		}
-	case reason == nil && slices.Contains(p.Kin, p.Parent) && !shells(p.Program): // what it failed of the parent knows
+	case reason == nil && slices.Contains(p.Kin, p.Parent) && !shells(p.Program): // its parent reports why it failed
 	case reason != nil || parent != nil:
 		parent = b.follow(p.Parent)
 		parent.child, parent.quiet, parent.fresh = &fault{reason, p.Program, out, parent.times, p.Background}, true, true
@@ -223,7 +224,8 @@ func (b *blame) Ended(p attempts.Process, status int, command bool) {
 // silent reports whether a process that met a refusal has said nothing.
 func (f *followed) silent() bool { return f != nil && f.child == nil && len(f.text) == 0 }
 
-// ofForked returns why a process failed that another one has forked and that still exists: it may wait to be killed.
+// ofForked returns why a process failed, from the messages of its forked copies that have not ended: they may wait to be
+// killed.
 func (b *blame) ofForked(process int) []int {
 	for _, f := range b.of {
 		if reason, _ := f.named(); f.from == process && reason != nil {
@@ -233,7 +235,7 @@ func (b *blame) ofForked(process int) []int {
 	return nil
 }
 
-// signaled records why a command failed that did not end by itself: a signal ended it.
+// signaled records why a command failed that a signal ended.
 func (b *blame) signaled(process int) {
 	if f := b.of[process]; f != nil && b.reason == nil {
 		b.reason, _ = f.named()
@@ -252,7 +254,7 @@ func feeds(c *fault, p attempts.Process) bool {
 	return c.out == p.In && strings.HasPrefix(p.In, "pipe:")
 }
 
-// reason returns why a process failed; nil: for a reason of its own.
+// reason returns the refusals that made a process fail. Nil: another reason did.
 func (f *followed) reason(shell bool) []int {
 	if f == nil {
 		return nil
@@ -283,12 +285,12 @@ func (f *followed) reason(shell bool) []int {
 	return []int{last.index}
 }
 
-// named returns what the last message of a process names. said: it names something, if only a path of its own.
+// named returns the refusals that the last message of a process names. said: it names a refusal or another cause.
 func (f *followed) named() (reason []int, said bool) {
 	words := map[string]bool{}
 	text := errorsOnly(f.text)
 	for _, word := range bytes.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\n'\"`‘’(),;<>[]", r) }) {
-		if scheme, _, link := strings.Cut(string(word), "://"); !link || scheme == "file" { // others name no path
+		if scheme, _, link := strings.Cut(string(word), "://"); !link || scheme == "file" { // other links are no paths
 			words[strings.TrimRight(string(word), ":.")] = true
 		}
 	}
@@ -308,7 +310,7 @@ func (f *followed) named() (reason []int, said bool) {
 	}
 	for _, m := range slices.Backward(f.met) {
 		says := m.says(text)
-		if m.call && (says || containsAny(text, "no permission")) { // afterwards they look for the reason
+		if m.call && (says || containsAny(text, "no permission")) { // programs go on, to look for the reason
 			return []int{m.index}, true
 		}
 		if !m.net && (m.err == unix.EROFS || !f.went) && f.child == nil && says {
@@ -326,8 +328,8 @@ func (f *followed) named() (reason []int, said bool) {
 	return nil, false
 }
 
-// searched returns the hidden directories with a file that a message says is missing: compilers leave directories out that
-// they do not find, and name only the file.
+// searched returns the refusals of hidden directories with a file that a message says is missing. Compilers skip
+// directories that they do not find, and name only the file.
 func (f *followed) searched(text []byte, words map[string]bool) (reason []int) {
 	if f.holds == nil || !containsAny(text, "no such", "not found", "cannot find", "no module") {
 		return nil
@@ -350,7 +352,7 @@ func (f *followed) searched(text []byte, words map[string]bool) (reason []int) {
 	return reason
 }
 
-// beside reports whether the process may have met it beside its work: in a helper, or in one of its threads.
+// beside reports whether the refusal may not concern the process's main work: a helper met it, or one of its threads.
 func (m *met) beside() bool { return m.helper || m.net && !m.alone }
 
 // says reports whether a message contains the text of the error.
@@ -377,7 +379,7 @@ func hasHost(text []byte, host string) bool {
 		}
 		behind := rest[i+len(host):]
 		if dot := bytes.TrimPrefix(behind, []byte(".")); len(dot) == 0 || !part(dot[0]) {
-			behind = nil // a sentence ends with a dot, and so does a name
+			behind = nil // the dot ends a sentence, or the name
 		}
 		if !part(before) && (len(behind) == 0 || !part(behind[0])) {
 			return true
@@ -396,7 +398,7 @@ func resolves(name string) bool {
 }
 
 // names reports whether one of the words is a path, its last element, or something in it. The last element does not
-// count if it is also the name of the program that was refused: programs print that for many reasons.
+// count if it is also the program's name, which programs print for many reasons.
 func names(words map[string]bool, target, program string) bool {
 	base := path.Base(target)
 	if words[target] || words[base] && base != "." && base != program {
@@ -410,7 +412,7 @@ func names(words map[string]bool, target, program string) bool {
 	return false
 }
 
-// errorsOnly removes warnings from a message, and lines of source code that it quotes.
+// errorsOnly removes warnings and quoted lines of source code from a message.
 func errorsOnly(text []byte) (left []byte) {
 	lines := slices.Collect(bytes.Lines(text))
 	for i, line := range lines {
@@ -439,7 +441,7 @@ func aboutAccess(text []byte) bool {
 		"access", "creat", "missing", "not found", "no such", "connect", "died at", "read error")
 }
 
-// aboutNetwork reports whether a message is about the network. Where in a program an error occurred does not count.
+// aboutNetwork reports whether a message is about the network. It ignores lines of stack traces.
 func aboutNetwork(text []byte) bool {
 	var said []byte
 	for line := range bytes.Lines(text) {
@@ -459,26 +461,25 @@ func containsAny(text []byte, words ...string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return bytes.Contains(lower, []byte(word)) })
 }
 
-// shells reports whether a program prints what scripts tell it to print.
+// shells reports whether a program is a shell.
 func shells(program string) bool {
 	name, _, _ := strings.Cut(program, " ")
 	return slices.Contains([]string{"sh", "dash", "bash", "zsh", "ksh", "busybox", "fish"}, name)
 }
 
-// givesUp reports whether scripts end with this program after something failed.
+// givesUp reports whether scripts often run this program last, after something failed.
 func givesUp(program string) bool {
 	name, _, _ := strings.Cut(program, " ")
 	return slices.Contains([]string{"rm", "rmdir", "kill", "cat", "echo", "printf", "date", "sleep", "tput", "logger", "umount"}, name)
 }
 
-// harmless reports whether no program fails silently because of this path: Python's compiled files, and Java's
-// counters.
+// harmless reports whether no program fails silently because of a path: Python's compiled files, and Java's counters.
 func harmless(target string) bool {
 	return strings.Contains(target, "__pycache__") || strings.HasPrefix(path.Base(target), "hsperfdata_")
 }
 
-// noise reports whether a path says nothing about what a program does: it reads its messages there, or, while it writes
-// one, the lines of its source; or it is a link, which may have been a path.
+// noise reports whether a program uses a path only to write messages: their translations, the time zone, or, while it
+// writes one (message), its own source. A URL is noise too.
 func noise(name string, message bool) bool {
 	switch path.Ext(name) {
 	case ".mo", ".cat":
@@ -489,7 +490,7 @@ func noise(name string, message bool) bool {
 	return strings.Contains(name, "://") || strings.Contains(name, "/locale/") || strings.Contains(name, "/locale-langpack/") || name == "/etc/localtime"
 }
 
-// textTarget is what messages call what was refused.
+// textTarget returns what messages call the target of an attempt.
 func textTarget(a attempts.Attempt) string {
 	switch a.Kind {
 	case attempts.Inet:

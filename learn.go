@@ -68,18 +68,18 @@ type learner struct {
 	request  Request
 	options  LearnOptions
 	secrets  []string
-	needs    []Need // that are opened
-	asked    []Need // that somebody was asked about
-	everyNet bool   // commands reach everything
-	noNet    error  // why they do not, where somebody was asked
-	fails    bool   // the command is known to fail with no more than what was given
+	needs    []Need // that are allowed
+	asked    []Need // that the Approver was asked about
+	everyNet bool   // all of the network is allowed
+	noNet    error  // why it is not; nil: it is, or nobody was asked
+	fails    bool   // the command failed with only the given needs
 	lesson   Lesson
 }
 
-// mostRuns is how often a command may run until it succeeds.
+// mostRuns is how often open runs a command.
 const mostRuns = 50
 
-// open runs the command until it succeeds, and allows what it was refused.
+// open runs the command, and allows what it was refused, until it succeeds.
 func (l *learner) open(ctx context.Context, net bool) error {
 	if net {
 		if err := l.askNetwork(ctx); err != nil {
@@ -102,8 +102,8 @@ func (l *learner) open(ctx context.Context, net bool) error {
 	return l.stuck()
 }
 
-// more allows more, and reports whether there was anything to allow: first what needs no question, and of that first
-// what made something fail.
+// more allows more, and reports whether there was anything to allow. It begins with what needs no question, and there
+// with what made the command fail.
 func (l *learner) more(ctx context.Context) (bool, error) {
 	refusals := l.lesson.Last.Refusals
 	for _, failed := range [...]bool{true, false} {
@@ -138,7 +138,7 @@ func (l *learner) more(ctx context.Context) (bool, error) {
 	return false, ctx.Err()
 }
 
-// add adds a need. What is written to can also be read, and so can everything in it, except secrets.
+// add adds a need. A need to write replaces needs to read and write below its target, except those of secrets.
 func (l *learner) add(need Need) {
 	if need.Kind == RefusedWrite {
 		l.needs = slices.DeleteFunc(l.needs, func(n Need) bool {
@@ -151,7 +151,7 @@ func (l *learner) add(need Need) {
 
 func has(list []Need, n Need) bool { return slices.ContainsFunc(list, n.same) }
 
-// needOf returns the need that would allow a refused access to a file or a socket. What is blocked stays so.
+// needOf returns the need that would allow a refused access to a file or a socket. Blocked paths have none.
 func needOf(r Refusal) (Need, bool) {
 	for _, k := range needs {
 		if k.flag == r.flag && r.Rule != causes[plan.BlockedCause].word {
@@ -161,13 +161,13 @@ func needOf(r Refusal) (Need, bool) {
 	return Need{}, false
 }
 
-// asks reports whether the user has to be asked before that is allowed.
+// asks reports whether only the Approver can allow a refused access.
 func (l *learner) asks(r Refusal) bool {
 	return r.Kind == RefusedUnix || r.Kind == RefusedConnect || r.Rule == causes[plan.SecretCause].word || r.Rule == causes[plan.GitCause].word || paths.InAny(r.value, l.secrets)
 }
 
-// asker has a Runner's way to ask.
-func (l *learner) asker(ctx context.Context, about Question) error {
+// askApprover asks as a Runner does. An error means no.
+func (l *learner) askApprover(ctx context.Context, about Question) error {
 	r := NewRunner(l.config)
 	defer func() { _ = r.Close() }()
 	about.Command, about.Project, about.OneTime = l.request.text(), l.config.Project, true
@@ -182,11 +182,11 @@ func (l *learner) ask(ctx context.Context, need Need) error {
 	case RefusedUnix, RefusedConnect:
 		action = ActionConnect
 	}
-	return l.asker(ctx, Question{Action: action, Target: need.Target})
+	return l.askApprover(ctx, Question{Action: action, Target: need.Target})
 }
 
 func (l *learner) askNetwork(ctx context.Context) error {
-	err := l.asker(ctx, Question{Action: ActionNetwork, Target: unique()})
+	err := l.askApprover(ctx, Question{Action: ActionNetwork, Target: unique()})
 	l.everyNet = err == nil
 	return err
 }

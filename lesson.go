@@ -8,18 +8,18 @@ import (
 
 // A Need is something that a command needs and that a Config does not allow: see Learn.
 type Need struct {
-	// Kind is RefusedRead (the host's files at a path are seen), RefusedWrite (they are written to in place), RefusedUnix
-	// (connections to a unix socket) or RefusedConnect (a rule of the network).
+	// Kind is RefusedRead (see the host's file at a path), RefusedWrite (write to it in place), RefusedUnix (connect to a
+	// unix socket) or RefusedConnect (a rule of the network).
 	Kind RefusalKind `json:"kind"`
-	// Target is an absolute path; of the network it is a rule, see netpolicy.Parse.
+	// Target is an absolute path, or, for the network, a rule: see netpolicy.Parse.
 	Target string `json:"target"`
-	// Program needed it first, as in Refusal. Empty: it is not known.
+	// Program is the first program that needed it, as in Refusal. Empty: unknown.
 	Program string `json:"program,omitempty"`
 	// Why says for people what refused it. Empty: it was among LearnOptions.Given.
 	Why string `json:"why,omitempty"`
 }
 
-// needs are the kinds, with the flags of nsrun run that allow them, and what a command does with them.
+// needs are the kinds, with the flags of nsrun run that allow them, and the verb for people.
 var needs = [...]struct {
 	kind       RefusalKind
 	flag, deed string
@@ -28,7 +28,7 @@ var needs = [...]struct {
 	{RefusedConnect, "--allow-net", "reached"},
 }
 
-// Flag is the flag of nsrun run that allows it. Empty: there is no such Kind.
+// Flag returns the flag of nsrun run that allows the need, quoted for a shell. Empty: the Kind is invalid.
 func (n Need) Flag() string {
 	for _, k := range needs {
 		if k.kind == n.Kind {
@@ -38,7 +38,6 @@ func (n Need) Flag() string {
 	return ""
 }
 
-// same reports whether two of them are one.
 func (n Need) same(o Need) bool { return n.Kind == o.Kind && n.Target == o.Target }
 
 // Comment says in one line which program needed it, and what refused it. Its control characters are escaped.
@@ -57,8 +56,8 @@ func (n Need) Comment() string {
 
 // LearnOptions are options of Learn. The zero LearnOptions begin with what the Config allows.
 type LearnOptions struct {
-	// Given are allowed from the beginning, without a question. The Lesson omits those that the command does not need.
-	// Nil: none.
+	// Given are allowed from the beginning, without a question. The Lesson has only those that the command needs. Nil:
+	// none.
 	Given []Need
 	// Ran is called after each run of the command, with what was allowed beyond the Config. Nil: no call.
 	Ran func(r Result, opened []Need)
@@ -68,22 +67,21 @@ type LearnOptions struct {
 type Lesson struct {
 	// Needs are what the command needs: it fails if one of them is missing. Nil: it succeeds with the Config as it is.
 	Needs []Need
-	// Network says that the rules among the Needs are all that the command needs of the network. False: it needs those
-	// of the Config as well.
+	// Network says that the rules among the Needs replace those of the Config. False: the command needs those as well.
 	Network bool
-	// Sockets says the same of unix sockets.
+	// Sockets says the same of unix sockets, and AllowUnix of the Config.
 	Sockets bool
 	// Without are the refusals of the last run, in which the command succeeded or, with a *LearnError, failed.
 	Without []Refusal
-	// Last is the Result of that run, and Runs is how many there were.
+	// Last is the Result of the last run, and Runs is the number of runs.
 	Last Result
 	Runs int
 }
 
 // LearnError says that a command failed although everything that could be allowed was allowed.
 type LearnError struct {
-	// Closed are the refusals that remained: nothing can allow them, or that was not approved. Nil: there are none, and
-	// the command fails for a reason of its own.
+	// Closed are the refusals that nothing can allow, or that were not approved. Nil: there are none, so the sandbox is
+	// not why the command fails.
 	Closed []Refusal
 }
 

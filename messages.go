@@ -11,9 +11,9 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// keepMessages has nsrun keep the end of what the command writes to standard error where that is the caller's file, which
-// nsrun does not read. What a command redirects is not kept. A sandbox in this one may need the only listener that there
-// can be.
+// keepMessages keeps the end of what the command writes to standard error, if that is the caller's file, which nsrun
+// does not read. It ignores what the command redirects. A command that may make user namespaces keeps no messages: a
+// sandbox that it makes may need the only listener that the kernel allows.
 func (x *Execution) keepMessages(cmd *nsexec.Cmd) {
 	x.endMessages()
 	file, isFile := x.request.Stderr.(*os.File)
@@ -28,10 +28,10 @@ func (x *Execution) keepMessages(cmd *nsexec.Cmd) {
 		return
 	}
 	x.messages.Attach(sandbox.Of(cmd), cmd.Seccomp[0])
-	cmd.Seccomp = []nsexec.Filter{} // which the messages' filter has
+	cmd.Seccomp = []nsexec.Filter{} // Attach has installed it
 }
 
-// endMessages reads the messages: the command has ended.
+// endMessages stores the messages of a command that has ended.
 func (x *Execution) endMessages() {
 	if x.messages != nil {
 		x.said = x.messages.Close()

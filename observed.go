@@ -33,13 +33,13 @@ type observed struct {
 	open     bool     // the command has the host's network
 	net      *network // nil: none by rules
 	servers  []netip.AddrPort
-	mu       sync.Mutex // for the rest: lookups are refused by others than who observes
+	mu       sync.Mutex // for the rest: other goroutines refuse lookups
 	list     []Refusal
 	blame    blame
-	asked    attempts.Process // who looked up a name last
+	asked    attempts.Process // the last process that looked up a name
 }
 
-// observe makes the command's supervisor observe it. deny is the filter that its calls must pass.
+// observe attaches an Observer to the command. deny is the filter that its calls must pass.
 func (x *Execution) observe(cmd *nsexec.Cmd, deny nsexec.Filter) error {
 	if err := features.Get(features.SeccompNotification).Err(); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (x *Execution) observe(cmd *nsexec.Cmd, deny nsexec.Filter) error {
 	if err := o.by.Attach(sandbox.Of(cmd)); err != nil {
 		return &Error{Op: "observe", Err: err}
 	}
-	cmd.Seccomp = []nsexec.Filter{} // the observer has it
+	cmd.Seccomp = []nsexec.Filter{} // the Observer enforces deny
 	x.observed = o
 	return nil
 }
@@ -119,7 +119,7 @@ func (o *observed) tell(a attempts.Attempt, by func() attempts.Process) bool {
 			r, ok = refusedWrite(o.box, a.Path, a.Err, a.Name)
 		}
 		m.vague = kind == RefusedRead && strings.HasPrefix(a.Path, r.Target+"/")
-		ok = ok && (r.Kind == kind || r.Kind != RefusedUnix) // who only looks at a socket does not connect to it
+		ok = ok && (r.Kind == kind || r.Kind != RefusedUnix) // looking at a socket is no connection
 	}
 	if ok {
 		o.mu.Lock()
@@ -146,8 +146,8 @@ func (o *observed) add(r Refusal, who attempts.Process, m met) {
 	o.by.Follow(maps.Keys(o.blame.of))
 }
 
-// refusedInet records a refused use of the network. For what rules refuse it records the target only: the rest is in
-// the log of the enforcer.
+// refusedInet returns the Refusal of a use of the network. If rules refuse it, the Refusal has only the target: the
+// enforcer logs the rest.
 func (o *observed) refusedInet(a attempts.Attempt, by func() attempts.Process, m *met) (r Refusal, ok bool) {
 	local := a.To.Addr().IsLoopback()
 	m.net = !local
@@ -188,8 +188,7 @@ func (o *observed) refusedInet(a attempts.Attempt, by func() attempts.Process, m
 // domain is the port of name servers.
 const domain = 53
 
-// refusedName is called for a name that does not resolve because of the rules. It belongs to the last process that used
-// a resolver.
+// refusedName records that rules refused to resolve a name, for the last process that used the resolver.
 func (o *observed) refusedName(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -198,8 +197,8 @@ func (o *observed) refusedName(name string) {
 	}
 }
 
-// failedOf reports whether the command failed because of a refused part of the network: a name, an address with its
-// port, or, if empty, all of it.
+// failedOf reports whether the command failed because the network refused a target: a name, an address with its port,
+// or, if empty, everything.
 func (o *observed) failedOf(target string) bool {
 	return o != nil && slices.ContainsFunc(o.list, func(r Refusal) bool { return r.Failed && r.Rule == networkRule && r.Target == target })
 }
