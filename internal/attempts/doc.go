@@ -26,5 +26,5 @@
 //
 // # Messages
 //
-// Messages observe nothing but what processes write to standard error. That costs far less.
+// Messages observe only what processes write to standard error. That costs far less.
 package attempts

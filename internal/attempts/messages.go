@@ -17,9 +17,9 @@ import (
 // mostKept is how much of the messages is kept, in bytes.
 const mostKept = 16 << 10
 
-// Messages keeps what the processes of one sandbox write to a file that is their standard error, with write(2) or
-// writev(2): of each write the beginning, and of all the end. A Supervisor or server of other calls that is attached later
-// serves it too.
+// Messages keeps what the processes of one sandbox write to a file that is their standard error, by write(2) or
+// writev(2): the beginning of each write, and of all that the end. A Supervisor or server of other calls that is
+// attached later serves Messages, too.
 type Messages struct {
 	server notify.Server
 	file   string             // /proc's name of it
@@ -30,7 +30,7 @@ type Messages struct {
 	closed bool
 }
 
-// NewMessages returns Messages of what is written to a file. Without /proc none are kept.
+// NewMessages returns the Messages of a file. Without /proc they keep nothing.
 func NewMessages(file *os.File) *Messages {
 	m := &Messages{file: link(sys.FD(file.Fd()))}
 	m.server.Handle = m.handle
@@ -55,7 +55,7 @@ func (m *Messages) Attach(c *sandbox.Options, deny []unix.SockFilter) {
 	c.Supervisor = &sandbox.Supervisor{Filter: f, Optional: true, Started: func(l *os.File, _ []*os.File) error { return m.server.Start(l) }}
 }
 
-// Close returns what was kept. It must be called, when the sandbox has ended.
+// Close returns the end of what was written. It must be called when the sandbox has ended.
 func (m *Messages) Close() []byte {
 	m.server.Close()
 	m.mu.Lock()
@@ -79,7 +79,7 @@ func isWrite(nr int32) bool { return nr == unix.SYS_WRITE || nr == unix.SYS_WRIT
 func (m *Messages) handle(l notify.Listener, n *notify.Notification) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	// Its name, not the file: a file system that does not answer would keep this thread for ever.
+	// Compare names, because a file system that does not answer would block this thread for ever.
 	if !m.closed && m.file != "" && stream(int(n.PID), "2") == m.file {
 		written(n, &m.text, m.keep)
 	}

@@ -19,7 +19,7 @@ type ownerCall struct {
 	ids  []int8 // the arguments that are ids
 }
 
-// ownerCalls are those without a path.
+// ownerCalls are the owner calls without a path.
 var ownerCalls = [...]ownerCall{
 	{unix.SYS_FCHOWN, "fchown", []int8{1, 2}}, {unix.SYS_SETGROUPS, "setgroups", nil},
 	{unix.SYS_SETUID, "setuid", []int8{0}}, {unix.SYS_SETGID, "setgid", []int8{0}},
@@ -50,7 +50,7 @@ func (o *Observer) owner(n *notify.Notification) bool {
 	return true
 }
 
-// keep is the id that stands for the one that there is.
+// keep is the id that leaves a file's owner or group as it is.
 const keep = ^uint32(0)
 
 // givesAway reports whether root without privileges may not give these owners to a file.

@@ -16,10 +16,10 @@ import (
 	"github.com/nsrun/nsrun/internal/seccomp"
 )
 
-// Most calls are looks at files that are there, or that nobody hides, and come in thousands. If each of them went through
-// the Go scheduler, that would take more than the calls themselves: its monitor wakes every 20 µs while threads go in and
-// out of system calls. So these calls are answered in what the scheduler takes for one long system call: functions in it are
-// nosplit, do not allocate, and take no lock.
+// Commands make thousands of calls that nothing refuses, such as stat(2). The Go scheduler would take more time for each
+// than the call itself, because its monitor wakes every 20 µs while threads enter and leave system calls. So quick
+// answers these calls inside what the scheduler takes for one long system call. Functions there are nosplit, do not
+// allocate, and take no lock.
 
 //go:linkname entersyscallblock runtime.entersyscallblock
 func entersyscallblock()
@@ -30,19 +30,19 @@ func exitsyscall()
 // mostFollowed is a power of two.
 const mostFollowed = 16
 
-// quick answers such calls.
+// quick answers calls that nothing refuses.
 type quick struct {
 	listener notify.Listener
 	stop     int
-	root     int // of the sandbox; negative: not known yet
+	root     int // of the sandbox; negative: unknown yet
 	page     uint64
 	deny     *unix.SockFilter
 	rules    uintptr // of deny
 	calls    [512]call
 	lacking  bool // Observer.Root is not nil
 	begun    bool // Observer.first is known
-	// followed are the processes of Observer.Follow, and following is how many there are: if more than there is room for,
-	// each process may be one. Another goroutine may set them meanwhile.
+	// followed are the processes of Observer.Follow, and following is their number. If that is more than mostFollowed, any
+	// process may be one. Another goroutine may change both.
 	followed  [mostFollowed]uint32
 	following uint32
 
@@ -71,7 +71,7 @@ func newQuick(o *Observer) *quick {
 	return q
 }
 
-// next waits until there is a call that is not answered here: it is seen. False: all is to end.
+// next answers calls until there is one that it cannot answer, which it leaves in seen. False: the Observer ends.
 //
 //go:nosplit
 //go:norace
@@ -93,7 +93,7 @@ func (q *quick) next() (more bool) {
 	return more
 }
 
-// passes reports whether nothing is refused to the call that is seen, and nobody has to be told of it.
+// passes reports whether nothing refuses the call in seen, and nobody wants to know of it.
 //
 //go:nosplit
 //go:norace
@@ -129,7 +129,7 @@ func (q *quick) passes() bool {
 	return ok
 }
 
-// follow has follows know the followed processes.
+// follow sets the followed processes.
 func (q *quick) follow(processes iter.Seq[int]) {
 	atomic.StoreUint32(&q.following, mostFollowed+1)
 	n := uint32(0)
@@ -160,7 +160,7 @@ func (q *quick) follows(thread uint32) bool {
 	return false
 }
 
-// may reports whether what is open can be used.
+// may reports whether the processes have access to an open file.
 //
 //go:nosplit
 //go:norace
@@ -174,7 +174,7 @@ func (q *quick) may(fd uintptr, mode uint32) bool {
 	return e == 0 && q.stat.Mode&mode == mode
 }
 
-// name has path be the absolute path of a call, as Observer.name does.
+// name sets path to the absolute path of a call, like Observer.name.
 //
 //go:nosplit
 //go:norace
@@ -201,7 +201,7 @@ func (q *quick) name(c *call) bool {
 	return true
 }
 
-// base has path begin with the directory that a relative name begins at, and returns its length; 0: it is not known.
+// base sets path to the directory at which a relative name begins, and returns its length. 0: unknown.
 //
 //go:nosplit
 //go:norace
@@ -255,7 +255,7 @@ func (q *quick) number(at uintptr, n uint32) uintptr {
 	return at + digits
 }
 
-// argument is one of a call.
+// argument returns an argument of a call.
 //
 //go:nosplit
 //go:norace
@@ -263,14 +263,14 @@ func argument(n *notify.Notification, i int8) uint64 {
 	return *(*uint64)(unsafe.Add(unsafe.Pointer(&n.Args), uintptr(i&7)*8))
 }
 
-// known are calls that only read, and failed, and not by the policy: compilers look for each of their files in many
-// directories. A call is a hash of the path as the caller wrote it. If two are the same, the refusal of one is not told of.
+// known are hashes of calls that only read, and failed, but not because of the policy: compilers look for each file in
+// many directories. If the hashes of two calls are equal, one refusal may go unreported.
 type known struct {
 	hashes [1 << 15]uint64
 	number int
 }
 
-// answer is a hash of a path, which ends with a zero byte, and what was to be done there, and the error.
+// answer returns the hash of a call: of its path, which ends with a zero byte, its deed and access, and the error.
 //
 //go:nosplit
 //go:norace
@@ -298,7 +298,7 @@ func (k *known) has(h uint64) bool {
 	}
 }
 
-// add adds a call. When there are many all are forgotten.
+// add adds a hash. If there are too many, it forgets all others.
 func (k *known) add(h uint64) {
 	if k.has(h) {
 		return

@@ -71,7 +71,7 @@ func (w *diskWatch) begin(pid int, kill func()) {
 			if ctx.Err() != nil {
 				return
 			}
-			if w.lacks = err; err != nil || w.reached(r) { // what cannot be measured is not held
+			if w.lacks = err; err != nil || w.reached(r) { // without a measurement the limit would not hold
 				kill()
 				return
 			}

@@ -65,7 +65,7 @@ func (w *usageWatch) begin(pid int, kill func()) {
 			case <-timer.C:
 			}
 			began := time.Now()
-			if w.reached(w.look()) || w.lacks != nil { // what cannot be measured is not held
+			if w.reached(w.look()) || w.lacks != nil { // without a measurement the limit would not hold
 				kill()
 				return
 			}

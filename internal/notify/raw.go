@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The functions in this file are for code that runs between runtime.entersyscallblock and runtime.exitsyscall: they do not
+// The functions in this file can be called between runtime.entersyscallblock and runtime.exitsyscall: they do not
 // allocate, lock, or grow the stack.
 
 // WaitRaw is Wait. polled is room for the kernel's answer.
@@ -52,8 +52,8 @@ func (l Listener) ProceedRaw(id uint64) {
 	}
 }
 
-// ReadRaw copies as much of a caller's string as the page that it begins in has, and returns how much that is: 0 where it cannot
-// be read. It takes the rights that ReadMemory takes.
+// ReadRaw copies a caller's string, up to the end of its first page, and returns the number of bytes. 0: it cannot be
+// read. It needs the same rights as ReadMemory.
 //
 //go:nosplit
 //go:norace

@@ -20,7 +20,7 @@ type Server struct {
 	mu      sync.Mutex
 	ended   bool
 	idle    *os.File // the listener, until the first call
-	stop    int      // an eventfd, from then on: readable when all is to end
+	stop    int      // an eventfd, from then on: readable when serve has to end
 	awoken  bool
 }
 

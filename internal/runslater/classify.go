@@ -12,35 +12,34 @@ import (
 // A Change is one object that differs. Directories only count if they are a part of a repository.
 type Change struct {
 	Path string // absolute
-	Kind Kind   // what it is now; Missing: it was deleted
-	// Content says that it is new, or has another content or type; Executable, that it can be executed now, and could
-	// not before.
+	Kind Kind   // the new kind; Missing: it was deleted
+	// Content says that it is new, or has another content or type; Executable, that it has become executable.
 	Content, Executable bool
 }
 
-// A Classifier tells which changes of some roots run later. It may be used by one goroutine.
+// A Classifier tells which changes of some roots run later. Only one goroutine may use it.
 type Classifier struct {
 	Roots    []string // absolute
 	Old, New View
 
 	watched map[string]watched // by path
-	linked  bool               // the roots' own links are in it
-	git     map[string]isGit   // what is known of directories
-	made    map[string]string  // and of the parts of repositories in them
+	linked  bool               // watched has the roots' own links
+	git     map[string]isGit   // results of isGit, by directory
+	made    map[string]string  // results of becomesAt
 	listed  map[string][]string
 	last    string            // the directory of the last change
 	elems   []string          // its elements, in lower case
-	plain   bool              // nothing is known about any of them
-	repos   []string          // work trees that nobody has looked at yet
+	plain   bool              // none of the elements is interesting
+	repos   []string          // work trees that lead has not handled yet
 	home    string            // see named
-	links   links             // what is known of links in Old
-	parents map[string]string // where directories in Old lead
+	links   links             // of Old
+	parents map[string]string // results of parent
 
-	plainRoot, plainDir string // where Plain was last
-	plainHere           bool   // and whether the names of files decide there
+	plainRoot, plainDir string // the directory of the last call of Plain
+	plainHere           bool   // whether only the names of files decide there
 }
 
-// watched is a path that something that runs leads to.
+// watched is a path to which a file that runs leads.
 type watched struct {
 	reason string
 	config bool // it is git configuration
@@ -53,7 +52,7 @@ func MayBeGit(name string) bool {
 	return strings.EqualFold(name, "objects") || strings.EqualFold(name, "refs")
 }
 
-// special reports whether git knows a name.
+// special reports whether a name has a meaning for git.
 func special(name string) bool {
 	switch name {
 	case "hooks", "config", "config.worktree", "commondir", "head", "objects", "refs":
@@ -120,7 +119,7 @@ func (c *Classifier) Reason(ch Change) string {
 	return c.nameReason(ch, elems)
 }
 
-// enter notes the directory of the next change: many changes share one.
+// enter sets the directory of the next change. Many changes share one.
 func (c *Classifier) enter(dir string) {
 	if dir == c.last && c.elems != nil {
 		return
@@ -210,7 +209,7 @@ func (c *Classifier) means(p *pattern, at string, elems []string, i, below int) 
 	return c.New.Kind(dir+"/.git") != Missing
 }
 
-// newLines reports whether a file has a setting, one of some names, that it did not have.
+// newLines reports whether a file has a new setting with one of some names.
 func (c *Classifier) newLines(p string, words []string) bool {
 	now, ok := c.New.Read(p)
 	if !ok {
@@ -229,7 +228,7 @@ func (c *Classifier) newLines(p string, words []string) bool {
 	return false
 }
 
-// only reports whether a file has comments, and settings and headings of some names, and nothing else.
+// only reports whether a file has only comments, and settings and headings with some names.
 func (c *Classifier) only(p string, words []string) bool {
 	now, ok := c.New.Read(p)
 	if !ok || strings.ContainsRune(now, '\r') {

@@ -3,14 +3,14 @@
 // git, or pushes to a service that builds commits. It imports internal/paths alone. It does not walk the project or
 // decide what happens to a change: its caller asks about one path at a time.
 //
-// These run later: hooks and executing keys of git, startup files of shells and of programs that look for one where they
-// are started, files that are loaded in a directory (direnv, mise), settings of editors and agents, and settings of
-// services that build what is pushed.
+// These run later: git's hooks and executing keys, startup files that shells and other programs look for where they are
+// started, files that are loaded on entering a directory (direnv, mise), settings of editors and agents, and settings of
+// services that build commits.
 //
 // Files that a person runs knowingly do not count: sources, Makefile, package.json, setup.py, build.rs, Dockerfile,
 // test and lint settings, scripts, node_modules, a virtual environment. Whoever builds or tests a project, or lets an
-// editor's language server do so, runs what is in it. Nor do the contents of git commits: git checkout takes from them
-// what it is asked for.
+// editor's language server do so, runs what is in it. Nor do the contents of git commits count: git checkout writes only
+// files that it is asked for.
 //
 // .gitattributes and .gitmodules name drivers and URLs. They execute nothing by themselves: git takes commands from its
 // configuration only.

@@ -9,17 +9,17 @@ import (
 	"github.com/nsrun/nsrun/internal/paths"
 )
 
-// The owner of a project may have made a file with any name run later: by a link, by core.hooksPath, by an include, or
-// by a command that the configuration names. Those files are found once, from what the project had before.
+// A project may already make a file with any name run later: by a link, by core.hooksPath, by an include, or by a
+// command that the configuration names. This file finds such paths, once, in the project as it was.
 
-// hookNames are what git executes in a directory of hooks.
+// hookNames are the files that git executes in a directory of hooks.
 var hookNames = []string{
 	"applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit", "prepare-commit-msg", "commit-msg", "post-commit",
 	"pre-rebase", "post-checkout", "post-merge", "pre-push", "pre-receive", "update", "proc-receive", "post-receive", "post-update",
 	"reference-transaction", "push-to-checkout", "p4-changelist", "p4-prepare-changelist", "p4-post-changelist", "p4-pre-submit", "pre-auto-gc", "post-rewrite", "sendemail-validate", "fsmonitor-watchman", "post-index-change",
 }
 
-// lead finds them for the roots, and for repositories that were met since.
+// lead finds these paths for the roots, and for repositories that were noted since.
 func (c *Classifier) lead() {
 	if !c.linked {
 		c.linked = true
@@ -28,7 +28,7 @@ func (c *Classifier) lead() {
 			names, nested := c.Old.Survey(root, ".git", isKnown)
 			c.leadLinks(root, names)
 			c.leadGit(root)
-			// What a repository one level below leads to may be beside it.
+			// A repository one level below may lead to a path beside it.
 			for _, name := range nested {
 				if name != ".git" {
 					c.leadGit(path.Join(root, name))
@@ -37,14 +37,14 @@ func (c *Classifier) lead() {
 		}
 	}
 	for len(c.repos) > 0 {
-		c.plainRoot = "" // more is known
+		c.plainRoot = "" // Plain must look again
 		dir := c.repos[0]
 		c.repos = c.repos[1:]
 		c.leadGit(dir)
 	}
 }
 
-// led returns the reason for a change at, in or above such a path.
+// led returns the reason for a change at, in or above a watched path.
 func (c *Classifier) led(ch Change) string {
 	if len(c.watched) == 0 {
 		return ""
@@ -64,13 +64,13 @@ func (c *Classifier) led(ch Change) string {
 	}
 	for p, w := range c.watched {
 		if paths.Inside(p, ch.Path) {
-			return w.reason // a link where a directory above was
+			return w.reason // a link in place of a directory above
 		}
 	}
 	return ""
 }
 
-// watch notes where a path leads.
+// watch watches a path, the links on the way, and its end, and returns the end.
 func (c *Classifier) watch(p string, w watched) (end string) {
 	if p == "" {
 		return ""
@@ -86,8 +86,8 @@ func (c *Classifier) watch(p string, w watched) (end string) {
 	return end
 }
 
-// parent is where a directory leads. Commands can have many words below one directory, and many directories below each other:
-// each is resolved once.
+// parent returns where a directory leads. It resolves each directory once, because commands can have many words below
+// one, and directories can be deep.
 func (c *Classifier) parent(dir string, visit func(string)) string {
 	if dir = strings.TrimRight(dir, "/"); dir == "" {
 		return "/"
@@ -116,7 +116,7 @@ func isKnown(name string) bool {
 	return !names().at(strings.ToLower(name), func(*pattern) bool { return false })
 }
 
-// leadLinks follows links with known names at the top of a root, and in such directories there.
+// leadLinks follows links with known names at the top of a root, and in directories with known names.
 func (c *Classifier) leadLinks(root string, list []string) {
 	for _, name := range list {
 		names().at(strings.ToLower(name), func(p *pattern) bool {
@@ -183,7 +183,7 @@ func (c *Classifier) leadGit(top string) {
 	c.leadHooks(hooks)
 }
 
-// leadHooks follows the links in a directory of hooks: the hooks, and the files that they may use.
+// leadHooks follows the links in a directory of hooks: hooks, and other files, which hooks may use.
 func (c *Classifier) leadHooks(dir string) {
 	for _, name := range hookNames {
 		if at := path.Join(dir, name); c.Old.Kind(at) == Link {
@@ -200,12 +200,12 @@ func (c *Classifier) leadHooks(dir string) {
 	}
 }
 
-// A config is a configuration of git: where git was told that it is, which is where relative paths in it begin, without links
-// to that directory, and where it is.
+// A config is a file of git's configuration: at is the path by which git reads it, whose directory, without links, is
+// where its relative paths begin; end is where it is.
 type config struct{ at, end string }
 
-// leadConfig looks for files that a configuration names, and those that it includes. Its relative commands are executed in top.
-// Each file is read once: they may include one another, and each file another one many times.
+// leadConfig looks for files that a configuration, or a file that it includes, names. git executes relative commands in
+// top. leadConfig reads each file once, because files can include each other.
 func (c *Classifier) leadConfig(at, top string) {
 	first := config{at, at}
 	if c.Old.Kind(at) == Link {
@@ -244,7 +244,7 @@ func (c *Classifier) leadKeys(at, top string, leads []Lead) (included []config) 
 		case LeadCommand:
 			c.watch(c.named(top, l.Path), watched{reason: "executed by " + l.Key})
 		case LeadWord:
-			// A name that is a directory's too is that of a subcommand, most of the time.
+			// The name of a directory is most often that of a subcommand, too.
 			if p := c.named(top, l.Path); p != "" && p != top && c.Old.Kind(p) != Directory {
 				c.watch(p, watched{reason: "executed by " + l.Key})
 			}
@@ -253,8 +253,8 @@ func (c *Classifier) leadKeys(at, top string, leads []Lead) (included []config) 
 	return included
 }
 
-// named returns where a path in the configuration leads, for something in dir: git, or the shell, replaces a tilde by
-// the owner's home directory. Empty: unknown.
+// named returns the absolute form of a path in the configuration, relative to dir. git, or the shell, replaces a tilde
+// by the owner's home directory. Empty: unknown.
 func (c *Classifier) named(dir, name string) string {
 	if name == "" || name[0] != '~' {
 		return absolute(dir, name)
@@ -266,7 +266,7 @@ func (c *Classifier) named(dir, name string) string {
 	if c.home == "" {
 		c.home = os.Getenv("HOME")
 		if real, err := filepath.EvalSymlinks(c.home); err == nil {
-			c.home = real // as the roots are
+			c.home = real // the roots have no links either
 		}
 	}
 	if c.home == "" {
@@ -292,11 +292,10 @@ const (
 type Lead struct {
 	Kind LeadKind
 	Key  string // section and name in lower case
-	Path string // as it is written
+	Path string // as written
 }
 
-// Leads returns the paths that the text of a git configuration, or of .gitmodules, names. It stops with an error where
-// git would.
+// Leads returns the paths that the text of a git configuration, or of .gitmodules, names, up to the first error.
 func Leads(text string) (list []Lead) {
 	entries, _ := parseConfig(text)
 	for _, e := range entries {
@@ -345,7 +344,7 @@ func words(e entry) (list []Lead) {
 		switch {
 		case before == "cd" || before == "-C":
 			if dir = path.Join(dir, word); len(dir) > maxPath {
-				dir = "" // nobody can go there
+				dir = "" // too long for any path
 			}
 		case dir != "" && !path.IsAbs(word) && len(dir)+len(word) < maxPath:
 			add(LeadWord, path.Join(dir, word))

@@ -43,16 +43,14 @@ type View interface {
 	Target(path string) string
 	// Names lists all names in a directory.
 	Names(path string) []string
-	// Survey is Names of those that are wanted, and tells in which directories, of all, something
-	// has that name.
+	// Survey returns the wanted names in a directory, and all subdirectories that hold something with a name.
 	Survey(path, name string, want func(string) bool) (names, holding []string)
 }
 
-// maxLinks bounds how many links are followed one after the other.
+// maxLinks is how many links are followed one after the other.
 const maxLinks = 40
 
-// links are where links lead, by their paths; "" for what is none. A chain of links is followed from each of them, and each is
-// looked at once.
+// links caches the targets of links, by their paths; "": not a link. So each link of a chain is read only once.
 type links struct {
 	View
 	to map[string]string
@@ -84,7 +82,7 @@ func resolve(v View, p string, visit func(string)) string {
 	return end
 }
 
-// resolveIn is resolve for a path below a directory without links, and does not visit the end unless too many links lead there.
+// resolveIn is resolve for a path below a directory without links. It visits the end only after too many links.
 func resolveIn(v View, done, p string, visit func(string)) string {
 	rest, links := strings.Split(p, "/"), 0
 	for len(rest) > 0 {

@@ -12,7 +12,7 @@ import (
 // no socket option may send packets elsewhere than to the address that the Deputy checked (source routes, devices),
 // connect after that check (a write that connects), make the host announce a multicast group, or share the port of
 // somebody else's server. None may make close(2) wait: this process closes what a command sends over a unix socket
-// (SCM_RIGHTS), and copies of its sockets, so it would wait, too. Options are refused unless they are known to do none of this.
+// (SCM_RIGHTS), and copies of its sockets, so it would wait, too. Options that may do any of this are refused.
 
 // optionLevel says which options of a level can be set.
 type optionLevel struct {
