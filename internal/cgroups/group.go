@@ -1,9 +1,9 @@
 //go:build linux
 
-// Package cgroups makes cgroups of nsrun's own, in cgroup v2 and in hierarchies of v1: it finds the file system and the
-// cgroup of this process, makes cgroups that other processes of nsrun do not mistake for stale ones, kills the
-// processes in them, and removes them, and those that killed processes of nsrun left behind. It may import packages sys
-// and mounts, and does not know what cgroups are made for.
+// Package cgroups makes and removes cgroups, in cgroup v2 and in hierarchies of v1. It finds the file system and the
+// cgroup of this process, makes cgroups that other processes of nsrun do not mistake for stale ones, kills the processes
+// in them, and removes cgroups that killed processes of nsrun left. It may import packages sys and mounts, and does not
+// know what cgroups are made for.
 package cgroups
 
 import (
@@ -30,7 +30,7 @@ const prefix = "nsrun-"
 type Group struct {
 	Dir    *os.File
 	Name   string
-	Drop   func(cgroup *os.File) // called by End first, to end what was prepared in it; nil: nothing was
+	Drop   func(cgroup *os.File) // called first by End; nil: no call
 	parent sys.FD                // owned
 	lock   sys.FD
 }
@@ -79,7 +79,7 @@ func findTree() (root sys.FD, own string, err error) {
 		}
 		root.Close()
 	}
-	// Only if none is mounted: another mount would set the options of all of them (nsdelegate …).
+	// Only if none is mounted: another mount would change the options of all (nsdelegate …).
 	if root, err = mountTree(); err != nil {
 		return sys.None, "", errors.Join(errNoTree, err)
 	}
@@ -171,7 +171,7 @@ func makeGroup(parent sys.FD) (*Group, error) {
 		}
 		dir, err := open(int(parent), name)
 		if err == unix.ENOENT {
-			continue // somebody took it for a stale one
+			continue // somebody removed it as a stale one
 		}
 		lock := sys.None
 		if err == nil {
@@ -179,7 +179,7 @@ func makeGroup(parent sys.FD) (*Group, error) {
 		}
 		if (err == unix.EAGAIN || err == unix.EACCES || err == unix.ENOENT || err == unix.ENODEV) && try < tries {
 			dir.Close()
-			continue // somebody takes it for one, and removes it
+			continue // somebody is removing it as a stale one
 		}
 		if err != nil {
 			dir.Close()
@@ -350,7 +350,7 @@ func (g *Group) close() {
 	g.parent.Close()
 }
 
-// removeChildren removes empty cgroups that somebody inside made.
+// removeChildren removes empty cgroups that processes inside made.
 func removeChildren(at int) {
 	for _, name := range subdirs(at) {
 		if dir, err := open(at, name); err == nil {
