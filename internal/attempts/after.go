@@ -13,7 +13,7 @@ import (
 // standardError is the descriptor to which programs write their messages.
 const standardError = 2
 
-// follower returns the process of a thread, if the Follower wants to know what it does next.
+// follower returns the process of a thread, if the Follower follows it.
 func (o *Observer) follower(thread uint32) (process int, ok bool) {
 	if !o.quick.follows(thread) {
 		return 0, false // most often
@@ -68,7 +68,7 @@ func written(n *notify.Notification, buffer *[unix.PathMax]byte, f func(text []b
 	}
 }
 
-// ended tells the Follower that a process ends which it follows, or whose parent it follows.
+// ended tells the Follower that a process ends, if it follows the process or its parent.
 func (o *Observer) ended(n *notify.Notification) {
 	status := file(n.PID, "status")
 	if !o.After.Follows(field(status, "Tgid:")) && !o.After.Follows(field(status, "PPid:")) {
@@ -79,6 +79,5 @@ func (o *Observer) ended(n *notify.Notification) {
 	}
 }
 
-// Command returns the number on the host of the first process that executed a program: the command. Zero: there was
-// none.
+// Command returns the host's number of the first process that executed a program: the command. Zero: there was none.
 func (o *Observer) Command() int { return o.first }

@@ -12,8 +12,7 @@ import (
 	"github.com/nsrun/nsrun/internal/seccomp"
 )
 
-// told reports whether a refusal by a filter is reported. Programs expect that calls are missing (ENOSYS), and do
-// without.
+// told reports whether a filter's refusal with an error is reported. Programs do without calls that are missing (ENOSYS).
 func told(e syscall.Errno) bool { return e == syscall.EPERM || e == syscall.EAFNOSUPPORT }
 
 // observing returns the filter. It reports calls with a path or an address, the end of processes, what they write to
@@ -79,8 +78,8 @@ func reportWrites(f *seccomp.Filter) {
 	}
 }
 
-// verdict returns the answer of a filter for a call. It knows the instructions that nsexec.DefaultFilter uses. With any
-// other instruction the answer is a refusal.
+// verdict returns a filter's answer to a call. It knows the instructions that nsexec.DefaultFilter uses. Any other
+// instruction is a refusal.
 func verdict(f []unix.SockFilter, nr, arch uint32, args *[6]uint64) uint32 {
 	return decide(unsafe.SliceData(f), uintptr(len(f)), nr, arch, args)
 }

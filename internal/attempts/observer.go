@@ -73,16 +73,15 @@ type Follower interface {
 // An Observer observes what the processes of one sandbox try to do. It calls Tell and After on one thread.
 type Observer struct {
 	Deny []unix.SockFilter // the filter that refuses calls, with EPERM or another error that programs expect
-	// Tell is told of something that is going to fail, and reports whether the policy refuses it. It calls by to learn
-	// which process tried it. If the policy does not refuse it, Tell is not told of the same attempt at the same path
-	// again.
+	// Tell is called before something fails, and reports whether the policy refuses it. by returns the process that tries
+	// it. If the policy does not refuse it, Tell may not be called again for the same attempt at the same path.
 	Tell  func(a Attempt, by func() Process) (refused bool)
 	After Follower // called by nobody else
-	// Root reports whether the processes have root's rights to files of a user or group. To all other files they are
-	// nobody. Nil: they have the caller's rights.
+	// Root reports whether the processes have root's rights to files of a user or group. To all other files they have the
+	// rights of nobody. Nil: they have the caller's rights.
 	Root func(id uint32) bool
-	// Unprivileged says that the processes are those of user root without privileges. Then calls fail that give files away
-	// or make the caller another user.
+	// Unprivileged says that the processes are root's, but have no privileges: they can neither give files away nor become
+	// another user.
 	Unprivileged bool
 
 	first  int                // the first process that executed a program: the command
@@ -123,7 +122,7 @@ func (o *Observer) Attach(c *sandbox.Options) error {
 // Follow says which processes the Follower follows: the numbers on the host. At first it follows none.
 func (o *Observer) Follow(processes iter.Seq[int]) { o.quick.follow(processes) }
 
-// Close waits until serve has ended. If the sandbox has not ended, its calls fail from now on.
+// Close waits until the Observer has stopped. If the sandbox has not ended, its calls fail from now on.
 func (o *Observer) Close() {
 	_, _ = unix.Write(int(o.stop), []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	if o.done != nil {
@@ -155,7 +154,7 @@ func (o *Observer) serve(file *os.File) {
 	}
 }
 
-// following waits for the following call that quick does not answer, see sandbox.Observer.Next.
+// following returns the next call that quick does not answer, see sandbox.Observer.Next.
 func (o *Observer) following(l notify.Listener, stop int) *notify.Notification {
 	if o.quick.listener, o.quick.stop = l, stop; o.quick.next() {
 		return &o.quick.seen
@@ -166,8 +165,8 @@ func (o *Observer) following(l notify.Listener, stop int) *notify.Notification {
 // allFiles are the capabilities for all files, which the sandbox's processes do not have either.
 const allFiles = 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
 
-// handle looks at a call and answers it. It refuses a call by its number and arguments, which the kernel has copied.
-// All other calls the kernel carries out, and checks itself.
+// handle looks at a call and answers it. It refuses calls by their number and arguments, which the kernel has copied. The
+// kernel carries out all others.
 func (o *Observer) handle(l notify.Listener, n *notify.Notification) {
 	v := verdict(o.Deny, uint32(n.NR), n.Arch, &n.Args)
 	if v == seccomp.Allow {
@@ -190,7 +189,7 @@ func (o *Observer) handle(l notify.Listener, n *notify.Notification) {
 	l.Answer(n.ID, e)
 }
 
-// look reports a call that is going to fail.
+// look reports a call if it is going to fail.
 func (o *Observer) look(n *notify.Notification) {
 	switch n.NR {
 	case unix.SYS_BIND, unix.SYS_SENDTO:
@@ -231,7 +230,7 @@ func (o *Observer) look(n *notify.Notification) {
 	}
 }
 
-// tell calls Tell, which can ask for the process.
+// tell calls Tell.
 func (o *Observer) tell(n *notify.Notification, a Attempt) bool {
 	return o.Tell(a, func() Process { return process(n.PID) })
 }

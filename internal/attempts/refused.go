@@ -11,7 +11,7 @@ import (
 	"github.com/nsrun/nsrun/internal/notify"
 )
 
-// A refusal is a call that filters refuse.
+// A refusal is a system call that filters refuse.
 type refusal struct {
 	nr     int32
 	name   string

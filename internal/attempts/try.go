@@ -88,7 +88,7 @@ func (o *Observer) outcome(n *notify.Notification, name string, d deed, mode uin
 	case d == makes && err == nil, d == looks && err == nil:
 		return a
 	case d == makes && err == unix.ENOENT, d == places, d == removes && err == nil,
-		// A program that copies a file which it could not rename first removes the new name, and goes on if it is missing.
+		// A program that copies a file because it could not rename it first removes the new name, which may be missing.
 		d == removes && err == unix.ENOENT && o.across == moved{n.PID, name}:
 		a.Path, a.Err = o.changesIn(name, d)
 	case err != nil:
@@ -194,8 +194,8 @@ func (o *Observer) access(fd sys.FD, d deed, mode uint32) syscall.Errno {
 	return o.may(fd, mode)
 }
 
-// may returns the error that permissions cause for a use of a file. mode has R_OK, W_OK and X_OK, whose bits are those
-// of a file's mode.
+// may returns the error that permissions cause for an access to a file. The bits of mode are R_OK, W_OK and X_OK, which
+// are also those of a file's mode.
 func (o *Observer) may(fd sys.FD, mode uint32) syscall.Errno {
 	mode &= unix.R_OK | unix.W_OK | unix.X_OK
 	if err := unix.Faccessat2(int(fd), "", mode, unix.AT_EMPTY_PATH|unix.AT_EACCESS); err != nil || o.Root == nil {

@@ -33,18 +33,18 @@ type diskWatch struct {
 	cancel       context.CancelFunc
 	done         sync.WaitGroup
 	over         limits.Name // after end: the limit that was reached; empty: none
-	lacks        error       // why it could not be measured
-	most         Reading     // the most that was read
+	lacks        error       // why it could not measure
+	most         Reading     // the largest values
 }
 
-// How often it measures. With many files that takes long, and it uses at most a tenth of a processor.
+// How often it measures, with at most a tenth of a processor: many files take long.
 const (
 	shortest = 20 * time.Millisecond
 	longest  = time.Second
 	share    = 10
 )
 
-// newDiskWatch measures once, so that what exists already does not count.
+// newDiskWatch measures once, so that existing files do not count.
 func newDiskWatch(l *limits.Limits, read Reader) (*diskWatch, error) {
 	first, err := read(context.Background())
 	if err != nil {
@@ -80,8 +80,8 @@ func (w *diskWatch) begin(pid int, kill func()) {
 	})
 }
 
-// pause returns how long the limit cannot be reached: disks take some gigabytes and some hundred thousand files a
-// second.
+// pause returns how long the limit cannot be reached: a disk takes at most some gigabytes and some hundred thousand files
+// a second.
 func (w *diskWatch) pause(r Reading) time.Duration {
 	const bytesPerSecond, filesPerSecond = 4 << 30, 200_000
 	d := longest
@@ -130,7 +130,7 @@ func (w *diskWatch) end() {
 	}
 }
 
-// state fills in what happened to one of the two limits.
+// state sets the outcome of one of the two limits.
 func (w *diskWatch) state(o *limits.Outcome) {
 	switch o.Name {
 	case limits.Disk:
@@ -166,7 +166,7 @@ func unnamed(pid int) (bytes, files int64, lacks error) {
 }
 
 // openFiles calls do for each regular file that a process has open. It does not ask servers of network file systems and
-// FUSE, which may not answer: what the kernel knows of their files is enough. See lack for the error.
+// FUSE, which may not answer, but uses what the kernel knows of their files. See lack for the error.
 func openFiles(proc string, do func(name string, st *unix.Statx_t)) error {
 	open, err := os.ReadDir(proc + "/fd")
 	for _, fd := range open {

@@ -18,7 +18,7 @@ type Hold struct {
 	limits limits.Limits
 	held   []limits.Held
 	v2     *os.File       // the command's cgroup; nil: none
-	own    *cgroups.Group // the same, if it was made here
+	own    *cgroups.Group // the same, if the Hold made it
 	v1     []v1Group
 	oom    *oomWatch
 	disk   *diskWatch
@@ -162,7 +162,7 @@ func (x *Hold) Place(pid int) error {
 	return nil
 }
 
-// Begin starts to enforce the limits that nsrun measures. The command was executed; kill ends all its processes.
+// Begin starts to enforce the limits that nsrun measures, after the command was executed. kill ends all its processes.
 func (x *Hold) Begin(pid int, kill func()) {
 	if x.oom != nil {
 		x.oom.begin(kill)
@@ -202,7 +202,7 @@ func (x *Hold) End() []limits.Outcome {
 			x.disk.state(&o)
 		}
 		x.usage.state(&o)
-		if o.Name == limits.Memory && x.oom != nil && x.oom.fired { // before the kernel had to kill, which it counts
+		if o.Name == limits.Memory && x.oom != nil && x.oom.fired { // maybe before the kernel killed and counted
 			o.Hit, o.Killed = true, true
 		}
 		list = append(list, o)
@@ -231,7 +231,7 @@ type Rlimit struct {
 	Soft, Hard uint64
 }
 
-// Rlimits returns the resource limits that enforce a part of the limits. None is above that of this process.
+// Rlimits returns the resource limits that enforce some of the limits. None is above this process's own.
 func (x *Hold) Rlimits() (list []Rlimit) {
 	add := func(resource int, value int64) {
 		n := uint64(value)

@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Host is where cgroups for limits are made. The zero value is ready, and has looked for nothing. It can be used by
-// several goroutines.
+// A Host finds the cgroups in which cgroups for limits can be made. The zero Host is ready for use, also by several
+// goroutines at once.
 type Host struct {
 	mu     sync.Mutex
-	asked  limits.Controllers // the controllers that it looked for
+	asked  limits.Controllers // the controllers that it has looked for
 	facts  limits.Facts
 	v2     *cgroups.Place
 	v1     map[limits.Controllers]*cgroups.Place // by controller
@@ -56,7 +56,7 @@ func (h *Host) look(l *limits.Limits) (limits.Facts, error) {
 	return h.facts, nil
 }
 
-// find looks for places with the controllers that are asked for; h.mu is held.
+// find looks for places with the controllers in asked; h.mu is held.
 func (h *Host) find() {
 	var have []string
 	if h.v2, have = cgroups.Find(h.asked.Names()); h.v2 != nil {
@@ -91,7 +91,7 @@ func (h *Host) release() {
 	h.v1 = nil
 }
 
-// Close closes what is open. Holds that were made must have ended.
+// Close closes the places. All Holds must have ended.
 func (h *Host) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

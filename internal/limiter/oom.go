@@ -12,8 +12,8 @@ import (
 	"github.com/nsrun/nsrun/internal/cgroups"
 )
 
-// oomWatch is told when the kernel kills a process in a cgroup of v1 for lack of memory, so that all its processes end,
-// as with memory.oom.group in v2.
+// oomWatch notices when the kernel kills a process in a cgroup of v1 for lack of memory, so that all processes of the
+// command are killed, as with memory.oom.group in v2.
 type oomWatch struct {
 	event *os.File // an eventfd
 	done  sync.WaitGroup

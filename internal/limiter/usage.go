@@ -98,7 +98,7 @@ func (w *usageWatch) reached(u usage) bool {
 	return w.over != ""
 }
 
-// state fills in what happened to one of the two limits.
+// state sets the outcome of one of the two limits.
 func (w *usageWatch) state(o *limits.Outcome) {
 	if w == nil || o.By != limits.ByRunner {
 		return
@@ -124,12 +124,12 @@ func (w *usageWatch) read(name string) []byte {
 	return b
 }
 
-// look measures. It first takes a number that is never less than what processes use, because for the exact one the
-// kernel has to walk through their memory.
+// look measures. It first takes an upper bound of the memory, because for the exact number the kernel has to walk through
+// the processes' memory.
 func (w *usageWatch) look() (u usage) {
 	resident := int64(0)
 	var procs []string
-	u.pids = -1 // PID 1 is not the command's
+	u.pids = -1 // without PID 1
 	over := func() bool { return w.pids > 0 && u.pids > w.pids }
 	w.lacks = cmp.Or(w.lacks, tree(w.pid, func(proc string) (more bool) {
 		procs = append(procs, proc)
@@ -158,7 +158,7 @@ func (w *usageWatch) look() (u usage) {
 	return u
 }
 
-// statm returns how much memory of a process is resident, with what it shares with others.
+// statm returns the resident memory of a process in bytes, including shared memory.
 func (w *usageWatch) statm(proc string) int64 {
 	b := w.read(proc + "/statm")
 	fields := bytes.Fields(b)
@@ -225,8 +225,8 @@ func (w *usageWatch) enter(procs []string) *os.File {
 	return w.root
 }
 
-// rootOf opens the root of a process, unless its number is another process's by now: it holds the process while it looks
-// whether that is one of the sandbox, and nothing can be opened in the directory of one that has ended.
+// rootOf opens the root of a process of the sandbox. Another process may have got its number. So it opens the process's
+// directory in /proc, where nothing can be opened once the process has ended, and checks that it is one of the sandbox.
 func (w *usageWatch) rootOf(proc string) *os.File {
 	held, err := os.Open(proc)
 	if err != nil {

@@ -26,7 +26,7 @@ type number struct {
 
 func numberOf(st *unix.Statx_t) number { return number{idOf(st), st.Btime} }
 
-// A madeCopy is a copy, and the path that it had.
+// A madeCopy is a copy, with the path at which it was made.
 type madeCopy struct {
 	number
 	dir, name string

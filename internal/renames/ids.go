@@ -10,7 +10,7 @@ import (
 
 // ids returns the user and the group that this thread has for files.
 func ids() (user, group int) {
-	user, _ = unix.SetfsuidRetUid(-1) // which is nobody's, and so changes nothing: setfsuid(2)
+	user, _ = unix.SetfsuidRetUid(-1) // an invalid id changes nothing: setfsuid(2)
 	group, _ = unix.SetfsgidRetGid(-1)
 	return user, group
 }

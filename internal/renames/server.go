@@ -24,7 +24,7 @@ type Server struct {
 	Root int
 
 	server  notify.Server
-	next    *sandbox.Observer // is told of other calls; nil: there are none
+	next    *sandbox.Observer // gets all other calls; nil: there are none
 	running sync.WaitGroup
 	moving  sync.Mutex // one directory at a time is carried over
 	acting  sync.Mutex // one call at a time is answered on a thread of its own: a command can make thousands at once
@@ -36,7 +36,7 @@ type Server struct {
 	own  bool // it is this Server's
 	seen caller
 
-	using sync.Mutex // while a call is answered: another one's thread may be told after Close
+	using sync.Mutex // held while a call is answered: another server's thread may pass one on after Close
 	gone  bool
 }
 
@@ -90,7 +90,7 @@ func (s *Server) unprivileged(f func()) bool {
 	return ok
 }
 
-// handle answers a call, or starts a goroutine that does so, if it takes time, or must be done with fewer rights.
+// handle answers a call, or starts a goroutine for a call that takes time or needs fewer rights.
 func (s *Server) handle(l notify.Listener, n *notify.Notification) {
 	if !slices.Contains(calls, uint32(n.NR)) {
 		s.next.Handle(l, n)
@@ -161,7 +161,7 @@ func (s *caller) begin(l notify.Listener, c *call) *move {
 		l.Proceed(c.id)
 		return nil
 	}
-	// What was found by the caller's number is the caller's own only if it still waits.
+	// The directories are the caller's only if it still waits: else another process may have its number.
 	m.waits = func() bool { return l.Valid(c.id) }
 	if m.waits() {
 		switch err := m.kernel(); {

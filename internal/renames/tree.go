@@ -92,7 +92,7 @@ func each(dir sys.FD, f func(p place, st *unix.Statx_t) error) error {
 	return nil
 }
 
-// build makes in fresh what is in old. at is the path of old below the directory that is carried over.
+// build fills fresh with the contents of old. at is the path of old below the directory that is carried over.
 func (t *tree) build(old, fresh sys.FD, at string, depth int) error {
 	switch {
 	case depth == maxDepth:

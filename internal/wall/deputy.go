@@ -26,7 +26,7 @@ type Deputy struct {
 	// Loopback gives the command TCP sockets on loopback addresses, and unix sockets. False: the command makes its sockets
 	// itself, or has none.
 	Loopback bool
-	// Outside says what these TCP sockets may be connected to outside of the command. Nil: nothing.
+	// Outside says which other servers the TCP sockets may be connected to. Nil: none.
 	Outside *Outside
 	// Temp is the command's own directory for temporary files. Empty: it has none.
 	Temp string
@@ -39,7 +39,7 @@ type Deputy struct {
 	seen    notify.Notification
 	text    [unix.PathMax]byte
 
-	lifetime context.Context // of the command; it ends what is done for the command on other goroutines
+	lifetime context.Context // of the command; other goroutines that work for the command end with it
 	sockets  sockets
 	names    names
 	temp     sys.FD // of Temp
@@ -73,7 +73,7 @@ func (d *Deputy) Attach(c *sandbox.Options) error {
 	return nil
 }
 
-// Close waits until the Deputy changes nothing any more. If the command has not ended, its calls fail from now on.
+// Close waits until the Deputy has stopped. If the command has not ended, its calls fail from now on.
 func (d *Deputy) Close() {
 	if d.stop == nil {
 		return
@@ -95,7 +95,7 @@ func (d *Deputy) serve(file *os.File) {
 	runtime.LockOSThread()
 	raise, ok := sys.Lower(sys.AllCapabilities)
 	if !ok {
-		return // with privileges that the command does not have, nothing may be changed
+		return // the Deputy must not use privileges that the command does not have
 	}
 	defer func() {
 		if raise() {
@@ -184,8 +184,8 @@ func (d *Deputy) open(n *notify.Notification, c *call) (sys.FD, syscall.Errno) {
 	return look(n.PID, number, name, flags, at&unix.AT_EMPTY_PATH != 0)
 }
 
-// look opens the file that a name means for a thread. number is the thread's descriptor of the directory that a
-// relative name begins at. With empty, an empty name means that descriptor's own file.
+// look opens the file that a name means for a thread. number is the thread's descriptor of the directory where a
+// relative name begins. With empty, an empty name means the file of that descriptor.
 func look(thread uint32, number int, name string, flags uint64, empty bool) (sys.FD, syscall.Errno) {
 	for _, own := range [...]string{"/proc/self/fd/", "/dev/fd/"} { // the caller's descriptors, not ours
 		if digits, ok := strings.CutPrefix(name, own); ok {

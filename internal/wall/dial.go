@@ -22,7 +22,7 @@ type dial struct {
 	until  time.Time // how long it waits; zero: without a limit
 }
 
-// wait makes a call the one that waits for the connection. The caller holds the mutex.
+// wait records which call waits for the connection. The caller holds the mutex.
 func (p *dial) wait(n *notify.Notification) {
 	p.caller, p.thread, p.until = n.ID, n.PID, time.Time{}
 	if tv, err := unix.GetsockoptTimeval(int(p.fd), unix.SOL_SOCKET, unix.SO_SNDTIMEO); err == nil && tv.Nano() > 0 {
@@ -30,7 +30,7 @@ func (p *dial) wait(n *notify.Notification) {
 	}
 }
 
-// join returns the result of a further connect(2) on a socket, as the kernel has it, or makes the call wait. If the
+// join returns the result of a further connect(2) on a socket, as the kernel would, or makes the call wait. If the
 // connection has failed meanwhile, it returns the copy of the socket instead.
 func (s *sockets) join(n *notify.Notification, ino uint64) (fd sys.FD, joined bool, e syscall.Errno) {
 	s.mu.Lock()
@@ -60,8 +60,8 @@ func (s *sockets) join(n *notify.Notification, ino uint64) (fd sys.FD, joined bo
 // maxPending is how many connections can be pending at once. Each takes a thread of this process.
 const maxPending = 256
 
-// begin connects a socket on another goroutine, as that may take a while, and answers the call. False: it has refused
-// to. If connect answers earlier, what it returns is still whether the socket is connected.
+// begin connects a socket on another goroutine, because that may take a while, and answers the call. False: it has
+// refused to. connect may answer the call before it returns the result.
 func (s *sockets) begin(l notify.Listener, n *notify.Notification, ino uint64, connect func(*dial) syscall.Errno) bool {
 	s.mu.Lock()
 	fd, ok := s.idle[ino]
@@ -114,12 +114,12 @@ func (s *sockets) waits(p *dial) bool {
 	return p.caller != 0
 }
 
-// lookEvery is how often it is checked whether a call still waits, and whether its thread has a signal: the kernel does
-// not interrupt the call itself (see package nsexec).
+// lookEvery is how often the Deputy checks whether a call still waits, and whether its thread has a signal: the kernel
+// does not interrupt the call itself (see package nsexec).
 const lookEvery = 100 * time.Millisecond
 
-// wait waits until a socket is connected, or has failed. Restart: the thread that waits has a signal. EINPROGRESS: it
-// does not want to wait any longer. EINTR: it was killed. ESHUTDOWN: the command has ended.
+// wait waits until a socket is connected, or has failed. Restart: the waiting thread has a signal. EINPROGRESS: its
+// time is over. EINTR: it was killed. ESHUTDOWN: the command has ended.
 func (s *sockets) wait(l notify.Listener, p *dial) syscall.Errno {
 	for !ready(p.fd, lookEvery) {
 		s.mu.Lock()
@@ -144,7 +144,7 @@ func (s *sockets) wait(l notify.Listener, p *dial) syscall.Errno {
 	return 0
 }
 
-// ready reports whether a socket is connected, or has failed, after waiting for that.
+// ready waits for a while, and reports whether a socket is connected or has failed.
 func ready(fd sys.FD, wait time.Duration) bool {
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, int(wait.Milliseconds()))
 	return n > 0 && err == nil
@@ -157,8 +157,8 @@ func failed(fd sys.FD) bool {
 	return err != nil || polled[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
 }
 
-// attempt is connect(2) that does not wait, and reports whether the socket is one that does not block. Only other
-// threads of the command can see that the socket does not block for a moment.
+// attempt is connect(2) without waiting, and reports whether the socket is non-blocking. It makes a blocking socket
+// non-blocking for a moment, which only other threads of the command can see.
 func attempt(fd sys.FD, to unix.Sockaddr) (nonblock bool, e syscall.Errno) {
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	if err != nil {

@@ -46,7 +46,7 @@ type namer struct {
 	new  int      // the argument with the new name; noArg: the call removes the old one
 }
 
-// otherwise are the flags that can make an open differ from one for reading and writing.
+// otherwise are the flags that distinguish an open for reading and writing from others.
 const otherwise = unix.O_ACCMODE | unix.O_TMPFILE | unix.O_PATH
 
 const (
@@ -111,7 +111,7 @@ func (s *names) open(d *Deputy, l notify.Listener, n *notify.Notification, c ope
 	name, e := d.read(n.PID, uintptr(n.Args[c.path]))
 	flags := int(int32(n.Args[c.flags]))
 	if e != 0 {
-		l.Proceed(n.ID) // the kernel says what is wrong
+		l.Proceed(n.ID) // the kernel returns the error
 		return
 	}
 	file := sys.None
@@ -162,8 +162,8 @@ func (d *Deputy) makeTemporary(flags int, mode uint32) (sys.FD, syscall.Errno) {
 	return sys.FD(fd), errnoOf(err)
 }
 
-// openTerminal opens the second end of a terminal for a thread that has the first end open. It holds the second end
-// before it checks that: when both ends are closed, another terminal can get the number, but not the file that is held.
+// openTerminal opens the second end of a terminal for a thread that has the first end open. It opens the second end
+// before it checks that: when both ends are closed, another terminal can get the number, but not the open file.
 func openTerminal(thread uint32, number string, flags int) (sys.FD, syscall.Errno) {
 	held, err := unix.Open(terminals+number, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -58,13 +58,13 @@ func (d *Deputy) reach(l notify.Listener, n *notify.Notification, ino uint64, fd
 	d.sockets.begin(l, n, ino, func(p *dial) syscall.Errno { return d.sockets.dialOutside(l, p, sockaddr(at.Addr(), at.Port())) })
 }
 
-// dialOutside connects a socket. A caller whose socket does not block, or who got a signal, has its answer before that is
-// done, and finds out by itself what becomes of it.
+// dialOutside connects a socket. If the socket is non-blocking, or the caller got a signal, it answers the call earlier;
+// then the caller asks the socket for the result.
 func (s *sockets) dialOutside(l notify.Listener, p *dial, to unix.Sockaddr) syscall.Errno {
 	nonblock, e := attempt(p.fd, to)
 	switch e {
 	case syscall.EINPROGRESS, syscall.EALREADY, syscall.EINTR:
-	case syscall.EINVAL: // it is bound to a loopback address, as all sockets of the command are that are bound
+	case syscall.EINVAL: // it is bound, and the command's sockets are bound to loopback addresses only
 		return syscall.EADDRNOTAVAIL
 	default:
 		return e

@@ -47,7 +47,7 @@ type sockets struct {
 	idle    map[uint64]sys.FD     // sockets that are neither connected nor listening, by inode; nil: the command has ended
 	order   []uint64              // the keys of idle, the oldest first
 	bound   map[uint64]uint16     // the ports of sockets that were bound, without those that sweep has forgotten
-	swept   int                   // how many the last sweep has left
+	swept   int                   // the length of bound after the last sweep
 	pending map[uint64]*dial      // the connections that are being made, by the socket's inode
 	files   map[uint64]socketFile // the files of unix sockets that listen
 	queries map[uint64]*os.File   // the Deputy's ends of sockets for DNS queries, by the inode of the command's end
@@ -180,8 +180,8 @@ func (s *sockets) keep(ino uint64, fd sys.FD) {
 	}
 }
 
-// giveBack keeps a socket that could not be connected, so that it can be tried again, unless the command has ended. It
-// closes no other one: the Deputy's thread may be using that. The caller holds the mutex.
+// giveBack keeps the copy of a socket that could not be connected for the next attempt, unless the command has ended. It
+// closes no other copy, because the Deputy's thread may be using it. The caller holds the mutex.
 func (s *sockets) giveBack(ino uint64, fd sys.FD) {
 	if s.idle == nil || len(s.idle) >= maxIdle {
 		fd.Close()
@@ -451,7 +451,7 @@ func (s *sockets) server(port uint16) (found uint64) {
 		}
 		s.mu.Lock()
 		own, ok := s.bound[ino]
-		others = others || !ok || own != p // the kernel gives out the numbers of inodes again
+		others = others || !ok || own != p // the kernel uses inode numbers again
 		s.mu.Unlock()
 		found = ino
 	})
