@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/homedir"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
@@ -63,7 +64,7 @@ func (r *Registry) append(o *op) error {
 	}
 	size, err := r.write(d, line)
 	if err != nil {
-		return wrap("write journal", filepath.Join(d.path, journalName), err)
+		return homedir.Elsewhere(wrap("write journal", filepath.Join(d.path, journalName), err), r.stateVariable)
 	}
 	if size > journalMost && r.merging.CompareAndSwap(false, true) {
 		r.merges.Go(func() {

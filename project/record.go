@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/homedir"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
@@ -341,7 +342,7 @@ func (w *recorder) befores() {
 			d, err = temp.sub(w.rec.ID, true)
 			temp.close()
 			if err != nil {
-				w.failed(wrap("make directory", filepath.Join(w.r.o.Cache, tempName, w.rec.ID), err))
+				w.failed(homedir.Elsewhere(wrap("make directory", filepath.Join(w.r.o.Cache, tempName, w.rec.ID), err), w.r.cacheVariable))
 				return
 			}
 			edited, _ = w.r.copies(editedName, false) // without it files are copied

@@ -42,6 +42,8 @@ type Registry struct {
 	now  func() time.Time
 	fail error // of Open, told by the first use
 
+	stateVariable, cacheVariable string // which name the directories' places; empty: the caller did
+
 	mu       sync.Mutex
 	state    *dir     // nil: not open yet
 	journal  *os.File // nil: not open yet
@@ -63,10 +65,10 @@ func Open(o Options) *Registry {
 		dir, cache, err := DefaultDirs()
 		r.fail = err
 		if o.Dir == "" {
-			r.o.Dir = dir
+			r.o.Dir, r.stateVariable = dir, "XDG_STATE_HOME"
 		}
 		if o.Cache == "" {
-			r.o.Cache = cache
+			r.o.Cache, r.cacheVariable = cache, "XDG_CACHE_HOME"
 		}
 	}
 	const day = 24 * time.Hour
@@ -145,7 +147,7 @@ func (r *Registry) directory(create bool) (*dir, error) {
 	if r.state == nil {
 		d, err := openPrivate(r.o.Dir, create)
 		if err != nil {
-			return nil, err
+			return nil, homedir.Elsewhere(err, r.stateVariable)
 		}
 		r.state = d
 	}
@@ -159,11 +161,11 @@ func (r *Registry) copies(name string, create bool) (*dir, error) {
 	}
 	top, err := openPrivate(r.o.Cache, create)
 	if err != nil {
-		return nil, err
+		return nil, homedir.Elsewhere(err, r.cacheVariable)
 	}
 	defer top.close()
 	d, err := top.sub(name, create)
-	return d, wrap("open directory", filepath.Join(top.path, name), err)
+	return d, homedir.Elsewhere(wrap("open directory", filepath.Join(top.path, name), err), r.cacheVariable)
 }
 
 // canceled is the context's error with what was being done.

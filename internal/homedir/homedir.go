@@ -6,11 +6,14 @@ package homedir
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -32,6 +35,20 @@ func Find() (string, error) {
 		return home, nil
 	}
 	return "", errNone
+}
+
+// Elsewhere adds to err, about a directory whose place a variable names, what to do if nothing can be written there. An
+// empty variable adds nothing.
+func Elsewhere(err error, variable string) error {
+	if variable == "" {
+		return err
+	}
+	for _, why := range [...]error{fs.ErrPermission, fs.ErrNotExist, syscall.EROFS, syscall.ENOTDIR, syscall.ENOSPC, syscall.EDQUOT} {
+		if errors.Is(err, why) {
+			return fmt.Errorf("%w (try: export %s=DIR, with a directory that only you can write to)", err, variable)
+		}
+	}
+	return err
 }
 
 // Passwd is the home directory that /etc/passwd has for the effective user id, "" if it has none. It does not use os/user:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/deep"
 	"github.com/nsrun/nsrun/internal/githash"
+	"github.com/nsrun/nsrun/internal/homedir"
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/mounts"
@@ -212,7 +213,9 @@ func FindPlayground(q PlaygroundQuery) (p plan.Playground) {
 		}
 		unix.Close(fd)
 	case q.Create || !errors.Is(err, unix.ENOENT):
-		p.Err = err
+		if p.Err = err; q.Dir == "" {
+			p.Err = homedir.Elsewhere(err, "XDG_DATA_HOME")
+		}
 		return p
 	}
 	if q.HomeAt == "" || q.HomeAt == "/" {
