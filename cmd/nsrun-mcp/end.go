@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The SDK cancels all calls when standard input ends. But whoever writes requests into a pipe
-// and closes it wants the answers:
+// The SDK cancels all calls when standard input ends. But a client that writes requests to a pipe and closes it wants
+// the answers:
 //
 //	nsrun mcp <requests >answers
 //
-// So the end is kept from the SDK until each request has its answer. A client that is really
-// gone has closed our standard output, too, or it sends a signal; both end the commands at once.
+// So the SDK sees the end only when each request has its answer. A client that is gone has closed our standard output,
+// too, or it sends a signal; both end the commands at once.
 
 // grace is how long commands go on after the end of standard input, in addition to --timeout, if standard output stays
 // open: it may be a file, or held by another process. A variable for the tests.
@@ -30,8 +30,8 @@ var errGrace = errors.New("standard input ended long ago; the commands that stil
 type transport struct {
 	*mcp.IOTransport
 	lines *lines
-	owed  *sync.WaitGroup // has what is to be written: answers, and the errors of lines
-	ended func()          // is called at the end of standard input
+	owed  *sync.WaitGroup // counts unwritten answers and errors of lines
+	ended func()          // called at the end of standard input
 }
 
 func (t transport) Connect(ctx context.Context) (mcp.Connection, error) {

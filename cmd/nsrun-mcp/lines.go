@@ -14,16 +14,16 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// The SDK gives a connection up at the first line that is not a message. So it gets none:
+// The SDK gives a connection up at the first line that is not a message. So lines filters its input:
 //
 //	standard input ──► lines ──► the SDK ──► stdout ──► standard output
-//	                     └── errors about what is not a message ──┘
+//	                     └──── errors about invalid lines ────────┘
 //
-// What lines lets pass are single messages that the SDK can decode. The batches that one version of
-// the protocol had (2025-03-26) are taken apart: the SDK does not answer a batch that has a
-// notification in it, and gives up at two of them. So the answers are single, too.
+// lines passes on single messages that the SDK can decode. It splits batches, which one version of the protocol had
+// (2025-03-26), because the SDK does not answer a batch with a notification in it, and gives up at two of them. So the
+// answers are single, too.
 
-// lineMost is the limit on a line, in bytes; longer ones are not kept.
+// lineMost is the maximum length of a line, in bytes.
 const lineMost = 16 << 20
 
 // lines reads one message per line, and answers lines that are not messages.
@@ -31,7 +31,7 @@ type lines struct {
 	in     *bufio.Reader
 	from   io.Closer
 	rest   []byte            // of a message that was read
-	batch  []json.RawMessage // what is left of one
+	batch  []json.RawMessage // the rest of one
 	errors chan []byte
 	owed   *sync.WaitGroup // has those errors
 }

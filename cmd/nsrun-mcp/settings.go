@@ -16,8 +16,8 @@ import (
 	"github.com/nsrun/nsrun/project"
 )
 
-// settings adds what configuration files say to the flags and the Config. Profiles are not for the commands of a model, which could
-// choose one by the words that it begins with; and the network of the host is asked for by calls alone.
+// settings adds the settings of configuration files to the flags and the Config. It ignores profiles, because a model
+// could choose one by the first words of a command, and isolate_network, because each call asks for the host's network.
 func settings(o *mcpargs.Options, c *nsrun.Config) error {
 	projects := []string{c.Project}
 	for _, f := range c.Shared {
@@ -75,7 +75,7 @@ func byRules(o *mcpargs.Options, c *nsrun.Config) bool {
 	return len(o.Net)+len(o.Publish) > 0 || slices.ContainsFunc(c.Presets, func(p nsrun.Preset) bool { return len(p.Rules()) > 0 })
 }
 
-// kept are options with which a registry keeps its copies and log as long as files say. What is wrong in them was told.
+// kept returns how long a registry keeps its copies and log, by configuration files. Others report mistakes in them.
 func kept() (o project.Options) {
 	p, _, err := configfile.Load(host.Home(), configfile.Query{Places: configfile.DefaultPlaces()})
 	if err == nil && p != nil {
@@ -85,7 +85,7 @@ func kept() (o project.Options) {
 	return o
 }
 
-// layer is what the flags say.
+// layer returns the settings of the flags.
 func layer(o *mcpargs.Options) *config.Layer {
 	l := config.Flags()
 	for _, p := range o.Paths {

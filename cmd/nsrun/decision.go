@@ -17,8 +17,7 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// sayHeld says what was not committed because it would run later or is special, and how to commit it, without anything
-// that this commit had left out.
+// sayHeld lists the changes that a commit held back, and says how to commit only them.
 func sayHeld(s *overlay.Session, held []overlay.Change, o overlay.CommitOptions) {
 	special := ""
 	var flags []string

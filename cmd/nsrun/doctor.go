@@ -218,10 +218,10 @@ func examine() (stateReport, error) {
 			r.Busy = append(r.Busy, in.ID)
 		}
 	}
-	ended, _, _ := record.Retention() // what is wrong with files others tell
+	ended, _, _ := record.Retention() // others report mistakes in files
 	for found, err := range overlay.Clean("", overlay.CleanOptions{Ended: ended, DryRun: true}) {
 		if err != nil {
-			continue // it is damaged, which is known
+			continue // damaged, and reported above
 		}
 		if found.ID == "" {
 			r.Size += found.Size

@@ -21,8 +21,8 @@ func (r *runner) Approve(ctx context.Context, q nsrunlib.Question) (nsrunlib.Ans
 	return nsrunlib.Terminal{Prefix: "nsrun: "}.Approve(ctx, q)
 }
 
-// beginNotify is notify in the background, because the Go runtime waits for a thread for each signal. A signal before
-// that ends nsrun, and the command with it, as at any earlier time.
+// beginNotify calls notify in the background, because the Go runtime waits for a thread for each signal. Until then a
+// signal ends nsrun and the command.
 func (r *runner) beginNotify() {
 	r.signals, r.notified = make(chan os.Signal, 16), make(chan struct{})
 	go func() {
@@ -84,7 +84,7 @@ func (r *runner) tellNotices(list []nsrunlib.Notice) {
 	}
 }
 
-// endNotify is the end of notify. A thread is asked for each signal: nobody waits for that.
+// endNotify undoes notify in the background, for the same reason.
 func (r *runner) endNotify() {
 	go func() {
 		<-r.notified
@@ -92,8 +92,8 @@ func (r *runner) endNotify() {
 	}()
 }
 
-// run runs the command, after beginNotify, and returns its exit status. Until endNotify signals do nothing more: what
-// the command wrote may be in memory.
+// run runs the command, after beginNotify, and returns its exit status. From the command's end until endNotify, signals
+// do nothing, because its changes may still be in memory.
 func (r *runner) run(runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Request) int {
 	x, err := runner.Start(context.Background(), q)
 	<-r.notified

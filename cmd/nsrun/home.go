@@ -143,8 +143,8 @@ func layersOf(home, project string) (list []layerOf, err error) {
 	return list, err
 }
 
-// tellHome says what commands wrote below the home directory, once for each path. Caches are not worth a word. Nothing
-// depends on it, so no error is worth one either.
+// tellHome says what commands wrote below the home directory, outside caches, once for each path. It ignores errors,
+// because nothing depends on it.
 func (r *runner) tellHome(project string) {
 	home, _, err := host.HomeAt(host.Home())
 	if err != nil || r.o.quiet {

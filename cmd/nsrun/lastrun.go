@@ -77,8 +77,7 @@ func noteRun(files []*os.File, id string) {
 	}
 }
 
-// lastRun is the session that the last command on one of the roots left, and when that was. ok is false if it is not
-// known.
+// lastRun returns the session that the last command on one of the roots left, and when that was. Not ok: unknown.
 func lastRun(roots []overlay.Root) (id string, at time.Time, ok bool) {
 	for _, root := range roots {
 		f, err := lastRunFile(root.Path, os.O_RDONLY)
@@ -88,7 +87,7 @@ func lastRun(roots []overlay.Root) (id string, at time.Time, ok bool) {
 		fi, err := f.Stat()
 		if err == nil && fi.Mode().IsRegular() && fi.ModTime().After(at) {
 			if data, err := io.ReadAll(io.LimitReader(f, 256)); err == nil {
-				// What has no end could not be written, where the disk was full: of this run it is not known.
+				// Without its newline, the id is not complete: the disk was full.
 				id, ok = strings.CutSuffix(string(data), "\n")
 				at = fi.ModTime()
 			}
@@ -98,8 +97,8 @@ func lastRun(roots []overlay.Root) (id string, at time.Time, ok bool) {
 	return id, at, ok
 }
 
-// decidable is the session that a verb decides about where none was named: that of the last command. What lies
-// behind that is taken only after a yes on a terminal.
+// decidable returns the session for a verb that gets none: that of the last command. It returns an older one only after
+// a yes at the terminal.
 func decidable(verb string) (id string, err error) {
 	kept := map[string]bool{}
 	var newest overlay.Info
@@ -141,7 +140,7 @@ func decidable(verb string) (id string, err error) {
 	return "", advice.With(errors.New(what), "try: nsrun "+verb+" "+newest.ID)
 }
 
-// decideArg is sessionArg for what decides about a session.
+// decideArg is sessionArg for verbs that decide about a session.
 func decideArg(verb string, args []string) (id string, rest []string, err error) {
 	if len(args) > 0 {
 		return sessionArg(args)

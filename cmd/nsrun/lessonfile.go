@@ -14,7 +14,7 @@ import (
 	"github.com/nsrun/nsrun/internal/pathrule"
 )
 
-// A lessonFile is a configuration file of what was learned.
+// A lessonFile is a configuration file that allows the needs of a Lesson.
 type lessonFile struct {
 	project string
 	command []string
@@ -29,7 +29,7 @@ var lessonKeys = [...]struct {
 	{nsrunlib.RefusedConnect, "allow_net"}, {nsrunlib.RefusedUnix, "allow_unix"},
 }
 
-// text returns the file's text. It is an error if reading the file gives anything else than what was learned.
+// text returns the file's text. It is an error if the file, when read, would not allow every need.
 func (f *lessonFile) text() ([]byte, error) {
 	var lists []config.List
 	for _, k := range lessonKeys {
@@ -74,7 +74,7 @@ func (*lessonFile) key(kind nsrunlib.RefusalKind) string {
 	return ""
 }
 
-// parsed is what reading the value of a need gives.
+// parsed returns the value of a need as the file's reader returns it.
 func (*lessonFile) parsed(n nsrunlib.Need) string {
 	if n.Kind == nsrunlib.RefusedRead || n.Kind == nsrunlib.RefusedWrite {
 		return pathrule.Quote(n.Target)
@@ -82,7 +82,7 @@ func (*lessonFile) parsed(n nsrunlib.Need) string {
 	return n.Target
 }
 
-// value is the need's value in the file.
+// value returns the value of a need in the file.
 func (f *lessonFile) value(n nsrunlib.Need) string {
 	text := f.parsed(n)
 	if n.Kind == nsrunlib.RefusedConnect {

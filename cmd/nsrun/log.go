@@ -117,7 +117,7 @@ func reportExecution(e project.Execution) executionReport {
 	return r
 }
 
-// shortExecution is the end of an execution's id; it is unique, too.
+// shortExecution returns the end of an execution's id, which is also unique.
 func shortExecution(id string) string { return id[strings.LastIndexByte(id, '-')+1:] }
 
 func cmdLog(args []string) int {
@@ -231,7 +231,7 @@ func writeLog(reg *project.Registry, list []executionReport, f project.Filter, p
 	return console.Unwanted(err)
 }
 
-// newestExecution is the newest execution that of accepts, of a session if that is not empty. Empty: there is none.
+// newestExecution returns the newest execution that of accepts, in a session if one is given, or "".
 func newestExecution(reg *project.Registry, session string, of func(*project.Execution) bool) string {
 	for e, err := range reg.Executions(project.Filter{Session: session}) {
 		if err == nil && of(&e) {

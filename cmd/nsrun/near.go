@@ -52,8 +52,8 @@ var ownOptions = bwrapmode.Owner{
 	Hint:    optionHint,
 }
 
-// optionHint says what was probably meant by a command line of options that was refused with err; or empty. words do
-// not contain this program's name.
+// optionHint returns a hint for a command line of bubblewrap's options that err is about, or "". words omit the
+// program's name.
 func optionHint(words []string, err error) string {
 	if e, ok := errors.AsType[*bwrap.Error](err); ok && e.Unknown != "" {
 		return unknownOptionHint(words, e.Unknown)
@@ -72,7 +72,7 @@ func optionHint(words []string, err error) string {
 	return ""
 }
 
-// unknownOptionHint says what was probably meant by a word that is not an option.
+// unknownOptionHint returns a hint for a word that is not an option.
 func unknownOptionHint(words []string, option string) string {
 	if verb := laterVerb(words); verb != "" && verbOf(verb).FlagSet().Lookup(usage.FlagName(option)) != nil {
 		return "flags come after the verb; try: nsrun " + verb + " " + escape.Quote(option) + " …"
@@ -90,7 +90,7 @@ func unknownOptionHint(words []string, option string) string {
 	return "try: nsrun help, or nsrun --help"
 }
 
-// laterVerb is the first verb after the first of words, or empty.
+// laterVerb returns the first verb in words, except the first word, or "".
 func laterVerb(words []string) string {
 	for _, w := range words[min(1, len(words)):] {
 		if action(w) != nil {
@@ -100,7 +100,7 @@ func laterVerb(words []string) string {
 	return ""
 }
 
-// action returns what a verb does; nil for other words.
+// action returns the function of a verb. Nil: the word is no verb.
 func action(name string) func(args []string) int {
 	switch name {
 	case "help":

@@ -63,14 +63,13 @@ func (r *runner) tellNetwork(res nsrunlib.Result) {
 	}
 }
 
-// noNetwork is printed if there are no rules: nobody knows what the command tried to reach then.
+// noNetwork is printed if there are no rules: then it is unknown what the command tried to reach.
 const noNetwork = "network: there is none, and the command tried to use it (try: --allow-net RULE, or --learn-net to find the rules)"
 
-// soon is how long a command runs before nsrun checks for refusals: a command that ends earlier gets all of them at its
-// end. Later checks become less frequent.
+// soon is how long a command runs before nsrun checks for refusals. If it ends earlier, all are printed at its end.
 const soon = 300 * time.Millisecond
 
-// later is soon with --why, because at the end of the command its reason to fail is known.
+// later is soon with --why: only at the end of the command is it known why it failed.
 const later = 30 * time.Second
 
 // lookForRefusals prints the first refusal while the command runs, because the command may wait for long before it

@@ -38,8 +38,7 @@ func projectAround(dir string) (string, error) {
 	return nsrunlib.FindProject(real), nil
 }
 
-// fromHere is filepath.Abs from the physical working directory, not from what the shell calls it: a link in that was
-// followed already.
+// fromHere is filepath.Abs, but begins at the physical working directory, not at $PWD, which may contain links.
 func fromHere(name string) (string, error) {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(physical(""), name)
@@ -47,7 +46,7 @@ func fromHere(name string) (string, error) {
 	return filepath.Abs(name)
 }
 
-// physical is the current directory's path without symbolic links.
+// physical returns the current directory's path without symbolic links, or otherwise if that is unknown.
 func physical(otherwise string) string {
 	if dir, err := os.Readlink("/proc/self/cwd"); err == nil && filepath.IsAbs(dir) {
 		return dir
@@ -70,7 +69,7 @@ func trusted(path string) (string, error) {
 	return links.Resolve(path, w.Suspect)
 }
 
-// realPath is a path of the host, absolute and without symbolic links.
+// realPath makes a path absolute, and resolves its symbolic links.
 func realPath(name string) (string, error) {
 	abs, err := filepath.Abs(name)
 	if err != nil {
@@ -79,7 +78,7 @@ func realPath(name string) (string, error) {
 	return filepath.EvalSymlinks(abs)
 }
 
-// here is the current directory without symbolic links.
+// here returns the current directory without symbolic links. It is an error if the directory does not exist.
 func here() (string, error) {
 	wd, err := workDir()
 	if err == nil {

@@ -114,10 +114,9 @@ func (r *runner) policy(any, asJSON bool) int {
 	return console.PrintText(text.String())
 }
 
-// policyWidth is the width of printed lists, and policyLines the maximum number of lines: long lists are shortened.
 const (
-	policyWidth = 100
-	policyLines = 40
+	policyWidth = 100 // columns of printed lists
+	policyLines = 40  // at most; long lists are shortened
 )
 
 // asItIs returns its argument, for lists of strings.

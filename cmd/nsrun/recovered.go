@@ -18,10 +18,10 @@ func tellRecovered() {
 	}
 }
 
-// recoveredText is empty if there is nothing to say about a session.
+// recoveredText says what became of an interrupted session. Empty: there is nothing to say.
 func recoveredText(r overlay.Recovered, err error) string {
 	switch {
-	case r.ID == "": // the state directory: whoever opens it next has to say it
+	case r.ID == "": // the state directory: the next one that opens it reports the error
 		return ""
 	case err != nil:
 		return fmt.Sprintf("session %s was interrupted, and stays so: %s", r.ID, err)

@@ -115,8 +115,8 @@ func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 	return c, q, nil
 }
 
-// workspaceDir is the working directory of a command whose project is the root: what -C says, a path in the sandbox,
-// else the current directory's place in the project, if it is in there.
+// workspaceDir returns the working directory of a command whose project is the root: that of -C, a path in the sandbox,
+// or else the current directory's place in the project, if it has one.
 func workspaceDir(c *nsrunlib.Config, given, dir string) string {
 	if given != "" {
 		return given

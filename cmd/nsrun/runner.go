@@ -19,11 +19,11 @@ type runner struct {
 	o        *runOptions
 	given    map[string]string // folders as they were typed, by absolute path
 	signals  chan os.Signal
-	notified chan struct{}     // closed when signals has those that go on to the command
-	before   *console.Terminal // how the terminal was; nil: nothing is said on it
+	notified chan struct{}     // closed when signals arrive in signals
+	before   *console.Terminal // the terminal's state before the command; nil: nothing is printed on it
 
 	execution *nsrunlib.Execution // nil: the command was not started
-	watched   chan struct{}       // closed when all is told that was seen; nil: nobody looks
+	watched   chan struct{}       // closed when all events are printed; nil: without --watch
 	session   *overlay.Session    // nil: there is none, or the command was not started
 	lastRun   func() []*os.File   // waits for the files that note it; nil: the command was not started
 	engine    string              // how changes were kept apart

@@ -90,7 +90,7 @@ func (r *runner) why(subjects []string, asJSON bool) int {
 	return 0
 }
 
-// subjectOf is what a word means: an absolute path, a socket without one, or a host.
+// subjectOf returns the subject that a word means: an absolute path, a socket without one, or a host.
 func subjectOf(word string) (string, error) {
 	if scheme, _, ok := strings.Cut(word, "://"); ok {
 		u, err := url.Parse(word)
