@@ -108,6 +108,33 @@ func TestUndoOfUnseen(t *testing.T) {
 	}
 }
 
+// What a later commit replaced, and its undo put back, is the earlier commit's as before, whatever the session has since. What
+// somebody changed there since then is not.
+func TestUndoOfTwo(t *testing.T) {
+	testenv.Leaks(t)
+	for _, change := range []string{"", `printf mine >n/x; touch -r ../stamp n/x`} {
+		root := project(t, `echo old >f; touch ../stamp`)
+		before := look(t, root)
+		s := create(t, root)
+		sandbox(t, s, `printf both >f; mkdir n; printf both >n/x; echo left >left; touch -r ../stamp f n/x`)
+		commitAll(t, s, "f", "n/x") // with something left, all is copied
+		sandbox(t, s, `printf more >f; printf more >n/x`)
+		commitAll(t, s)
+		if err := s.Undo(t.Context(), UndoOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		passTick(t, root)
+		outside(t, root, change)
+		err := s.Undo(t.Context(), UndoOptions{})
+		if conflict := errors.As(err, new(*ConflictError)); conflict != (change != "") || !conflict && err != nil {
+			t.Errorf("%q: %v", change, err)
+		}
+		if change == "" {
+			wantSame(t, noDirTimes(look(t, root)), noDirTimes(before))
+		}
+	}
+}
+
 // passTick waits until the file system has a newer time than that of all that was done in root: what is changed within one tick of
 // its clock cannot be told from what was done before.
 func passTick(t *testing.T, root string) {

@@ -72,8 +72,9 @@ func (s *Session) Undo(ctx context.Context, o UndoOptions) (err error) {
 
 // sameAsSession compares objects of the project with the session's.
 type sameAsSession struct {
-	s   *Session
-	ups map[int]tree.Tree
+	s      *Session
+	ups    map[int]tree.Tree
+	ledger tx.Ledger
 }
 
 func (c *sameAsSession) close() {
@@ -83,8 +84,15 @@ func (c *sameAsSession) close() {
 }
 
 // at reports whether the project's object at a place, in the directory low, is what the session has there. If that is
-// unknown, it is not; but an object that its owner may not read counts as the same.
+// unknown, it is not; but an object that its owner may not read counts as the same, and so does one that nobody changed
+// since nsrun took a later commit back: the session may have another version since.
 func (c *sameAsSession) at(at store.Place, low tree.Dir, now tree.Stat) bool {
+	if c.ledger.At == nil {
+		c.ledger.Load(c.s.meta)
+	}
+	if own, ok := c.ledger.At[at]; ok && own.Lower == now.Ctime || !now.IsDir() && c.ledger.Files[now.Ino] == now.Ctime {
+		return true
+	}
 	top, ok := c.ups[at.Root]
 	if !ok {
 		var err error
