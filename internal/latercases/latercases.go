@@ -123,7 +123,7 @@ func Cases() []Case {
 	for _, line := range [...][2]string{
 		{".tool-versions", "node path:./evil"}, {"rust-toolchain.toml", `path = "evil"`}, {".yarnrc.yml", "yarnPath: ./evil.cjs"}, {"gradle.properties", "org.gradle.jvmargs=-javaagent:x.jar"},
 		{".pylintrc", "init-hook=x"}, {"mypy.ini", "plugins = ./evil.py"}, {".python-version", "./evil"}, {".bazelversion", "evil/7.0.0"}, {".bundle/config", "BUNDLE_GEMFILE: evil"},
-		{".htaccess", "php_value auto_prepend_file evil.php"},
+		{"pnpm-workspace.yaml", "scriptShell: ./evil"}, {".htaccess", "php_value auto_prepend_file evil.php"},
 	} {
 		add(line[0], line[1])
 	}
@@ -154,7 +154,7 @@ const documented = `
 .github/copilot-instructions.md .github/workflows/x.yml .github/actions/x/action.yml .gitlab-ci.yml .circleci/config.yml Jenkinsfile azure-pipelines.yml .travis.yml bitbucket-pipelines.yml
 .drone.yml .woodpecker/x.yml .buildkite/pipeline.yml .forgejo/workflows/x.yml
 .pre-commit-config.yaml lefthook.yml .lintstagedrc.json .simple-git-hooks.cjs .overcommit.yml commitlint.config.js
-mise.toml .mise.toml .config/mise/config.toml .env .envrc.local flake.nix sub/shell.nix devenv.nix .rvmrc .shadowenv.d/x.lisp .pnpmfile.cjs .yarn/releases/yarn-4.cjs .bazelrc .mvn/jvm.config gradle/wrapper/gradle-wrapper.jar
+mise.toml .mise.toml .config/mise/config.toml .env .envrc.local .direnv/flake-profile-x.rc flake.nix sub/shell.nix devenv.nix .rvmrc .shadowenv.d/x.lisp .pnpmfile.cjs .yarn/releases/yarn-4.cjs .bazelrc .mvn/jvm.config gradle/wrapper/gradle-wrapper.jar
 .irbrc .pryrc .Rprofile .Renviron .RData .ghci .erlang .iex.exs .lldbinit .screenrc .ssh/config .ssh/authorized_keys .hg/hgrc .my.cnf .psqlrc .inputrc .config/environment.d/x.conf
 .config/systemd/user/x.service .config/autostart/x.desktop .local/bin/ls .emacs.d/init.el
 rust-analyzer.toml .bsp/x.json buildServer.json .sourcekit-lsp/config.json hie.yaml .hie-bios .merlin .solargraph.yml .ruby-lsp/Gemfile lib/ruby_lsp/x/addon.rb .phpactor.json

@@ -28,6 +28,7 @@ var classes = []class{
 	{reason: "shell startup file", scope: own, patterns: `
 		.bashrc .bash_profile .bash_login .bash_logout .bash_aliases .bash_completion .bashrc.d/** .profile .profile.d/** .login .logout .shrc
 		.kshrc .mkshrc .cshrc .tcshrc .zshrc .zshenv .zprofile .zlogin .zlogout .zsh/** .zshrc.d/** .zfunctions/** .oh-my-zsh/** .p10k.zsh .xonshrc .inputrc
+		*.zwc .zcompdump* .zprezto/** .zplug/** .zinit/** .zim/** .antidote/** .bash_it/** .oh-my-bash/** .bash_completion.d/** .config/bash_completion
 		.config/fish/** .config/nushell/** .config/elvish/** .config/powershell/** .config/xonsh/** .config/bash/** .config/zsh/**
 		.config/environment.d/** .config/starship.toml .pam_environment .lessfilter .lesskey .config/lesskey`},
 	{reason: "login session", scope: own, patterns: `
@@ -46,7 +47,7 @@ var classes = []class{
 
 	// direnv asks about .envrc only: not about what that loads.
 	{reason: "direnv", patterns: `.envrc .direnvrc .config/direnv/** .envrc.local .envrc.private .envrc.user`},
-	{reason: "direnv", scope: own, patterns: `flake.nix shell.nix devenv.nix devenv.local.nix devenv.yaml`},
+	{reason: "direnv", scope: own, patterns: `flake.nix shell.nix devenv.nix devenv.local.nix devenv.yaml .direnv/**`},
 	{reason: "nsrun settings", patterns: `.nsrun.toml nsrun/config.toml .config/nsrun/**`},
 	{reason: "loaded as environment", scope: own, patterns: `.env .autoenv.zsh .autoenv_leave.zsh .autoenv .autoenv.leave .env.leave .rbenv-vars .rvmrc .shadowenv.d/**`},
 	{reason: "mise or asdf", patterns: `.mise.toml mise.toml .mise.*.toml mise.*.toml .mise/** mise/config.toml .config/mise/** .config/mise.toml .rtx.toml .asdfrc`},
@@ -90,6 +91,8 @@ var classes = []class{
 	{reason: "yarn runs it", scope: own, patterns: `.yarnrc .yarnrc.yml`, lines: []string{"*yarnpath", "*yarn-path", "*plugins", "*path:", "*script-shell", "*nodeoptions"}},
 	{reason: "yarn runs it", scope: own, patterns: `.yarn/releases/** .yarn/plugins/**`},
 	{reason: "pnpm runs it", scope: own, patterns: `.pnpmfile.cjs .pnpmfile.mjs pnpmfile.js`},
+	{reason: "pnpm runs it", scope: own, patterns: `pnpm-workspace.yaml .config/pnpm/config.yaml`, lines: []string{
+		"*pnpmfile", "*scriptshell", "*nodeoptions", "*configdependencies", "*usenodeversion", "*nodedownloadmirrors"}},
 	{reason: "bun runs it", scope: own, patterns: `bunfig.toml .bunfig.toml`, lines: []string{"*preload"}},
 	{reason: "cargo settings", scope: own, patterns: `.cargo/config.toml .cargo/config`},
 	{reason: "bazel settings", scope: own, patterns: `.bazelrc .bazeliskrc tools/bazel .buckconfig .buckconfig.local`},
