@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -64,6 +65,9 @@ func TestBegun(t *testing.T) {
 	}
 }
 
+// first matches the status of a process that is PID 1 in a PID namespace below this one.
+var first = regexp.MustCompile(`(?m)^NSpid:.*\s\d+\s1$`)
+
 // pid1 runs a command and looks at PID 1 of its sandbox: whether it lacks the memory that the runtime reserves, and which
 // ids there are.
 func pid1(t *testing.T, nsrun string, uid int) (small bool, maps string) {
@@ -105,6 +109,10 @@ func pid1(t *testing.T, nsrun string, uid int) (small bool, maps string) {
 	for _, p := range testenv.Processes() {
 		if p.Parent != c.Process.Pid || p.State == "Z" {
 			continue
+		}
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid))
+		if err != nil || !first.Match(status) {
+			continue // nsrun has forked something else, which may have ended
 		}
 		statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.Pid))
 		if err != nil {
