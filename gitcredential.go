@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nsrun/nsrun/credential"
@@ -30,7 +29,7 @@ type gitCredential struct {
 	rule      credential.Rule
 	git, path string // the program, and where it looks for helpers
 
-	mu     sync.Mutex
+	turn   chan struct{} // has room for the one who asks
 	done   bool
 	secret string
 	err    error
@@ -38,16 +37,21 @@ type gitCredential struct {
 
 // newGitCredential finds git, in a place where no command can have put it.
 func newGitCredential(x *Execution, rule credential.Rule, suspect func(dir string) bool) (*gitCredential, error) {
-	g := &gitCredential{x: x, rule: rule}
+	g := &gitCredential{x: x, rule: rule, turn: make(chan struct{}, 1)}
 	var err error
 	g.git, g.path, err = host.Program("git", suspect)
 	return g, err
 }
 
-// get asks the Approver, and makes git find the password, once for each command.
-func (g *gitCredential) get(context.Context) (string, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+// get asks the Approver, and makes git find the password, once for each command: not only for the client who comes
+// first. The others wait for the answer until ctx ends.
+func (g *gitCredential) get(ctx context.Context) (string, error) {
+	select {
+	case g.turn <- struct{}{}:
+		defer func() { <-g.turn }()
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
 	if g.done {
 		return g.secret, g.err
 	}

@@ -86,3 +86,17 @@ func TestAskedKeys(t *testing.T) {
 		t.Error("the other key is listed")
 	}
 }
+
+// TestCredentialWaits: a client who has gone does not wait for the answer about a credential that another one asked for.
+func TestCredentialWaits(t *testing.T) {
+	g := &gitCredential{turn: make(chan struct{}, 1), done: true, secret: "me:secret"}
+	if secret, err := g.get(t.Context()); secret != g.secret || err != nil {
+		t.Errorf("got %q, %v", secret, err)
+	}
+	g.turn <- struct{}{} // somebody asks
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if secret, err := g.get(gone); secret != "" || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %q, %v", secret, err)
+	}
+}
