@@ -140,6 +140,8 @@ func (x *Execution) homeName(which int, name string) string {
 	return escape.Quote(filepath.Join(x.homes[which].at, name))
 }
 
+const noHomeOverlay = "an overlay cannot be laid over the home directory: "
+
 // refuseHome reports whether err says that a home directory cannot be shown with its layer; the Runner then uses no
 // layer.
 func (r *Runner) refuseHome(x *Execution, err error) bool {
@@ -154,7 +156,7 @@ func (r *Runner) refuseHome(x *Execution, err error) bool {
 	for i := range x.homes {
 		if l := x.homes[i].layer; l != nil && x.cmd.Mounts[e.Mount-1].Upper == l.Upper() {
 			r.mu.Lock()
-			r.noHomeLayer[i] = "an overlay cannot be laid over the home directory: " + why.Error()
+			r.noHomeLayer[i] = noHomeOverlay + why.Error()
 			r.mu.Unlock()
 			x.note(NoticeHome, x.boundHome(i).Release())
 			return true

@@ -3,6 +3,7 @@
 package nsrun
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/nsrun/nsrun/internal/host"
@@ -79,7 +80,7 @@ func (x *Execution) explainSession(f *plan.Facts) error {
 		for i, root := range f.Folders.Overlay {
 			upper, work := layer(i)
 			m := mounts.Overlay(root, upper, work, root)
-			if c.Engine == overlay.EngineCopy || x.landlock {
+			if cmp.Or(c.Engine, x.runner.lastEngine()) == overlay.EngineCopy || x.landlock {
 				m = mounts.Bind(upper, root)
 			}
 			f.Session.Mounts = append(f.Session.Mounts, m)

@@ -23,6 +23,12 @@ func (r *Runner) View(ctx context.Context, q Request) (View, error) {
 	c := &r.config
 	v := View{Sandbox: c.Sandbox.String(), Command: x.args, Dir: x.dir, Timeout: x.timeout, Notices: x.notices, Publish: c.Publish, Sockets: slices.Clone(c.AllowUnix), Presets: c.presetNames(), UserNamespaces: c.userNamespaces(), OwnIDs: c.OwnIDs, Devices: slices.Clone(c.Devices)}
 	v.places(x.cmd.Mounts)
+	for i, m := range x.box.Mounts {
+		if at := slices.Index(v.Writable, m.Target); at >= 0 && x.box.Layers[i] == plan.SessionLayer { // a copy of it
+			v.Writable, v.Apart = slices.Delete(v.Writable, at, at+1), append(v.Apart, m.Target)
+		}
+	}
+	slices.Sort(v.Apart)
 	for _, layered := range x.box.HomeLayers() {
 		if layered == x.homes[0].at {
 			v.Home = layered

@@ -15,6 +15,7 @@ import (
 	"github.com/nsrun/nsrun/internal/secureexec"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay"
 )
 
 // Run runs a command and waits for it.
@@ -151,11 +152,27 @@ func (r *Runner) plannedWith(ctx context.Context, q Request, caches bool) (_ *Ex
 	if x.request.Paths, err = r.config.realRules(q.Paths); err != nil {
 		return nil, err
 	}
+	r.foresee()
 	if err := x.prepare(0); err != nil {
 		x.unplan()
 		return nil, x.public(err)
 	}
 	return x, nil
+}
+
+// foresee lets the Runner do without overlays where there are none, as the start of its first command would.
+func (r *Runner) foresee() {
+	f := features.Get(features.Overlay)
+	if f.Status != features.No {
+		return
+	}
+	r.plainCaches.Store(true)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.engine, r.noHomeOverlay = overlay.EngineCopy, true
+	for i := range r.noHomeLayer {
+		r.noHomeLayer[i] = noHomeOverlay + f.Err().Error()
+	}
 }
 
 func (x *Execution) unplan() {
