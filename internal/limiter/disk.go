@@ -35,6 +35,7 @@ type diskWatch struct {
 	over         limits.Name // after end: the limit that was reached; empty: none
 	lacks        error       // why it could not measure
 	most         Reading     // the largest values
+	systems      fileSystems
 }
 
 // How often it measures, with at most a tenth of a processor: many files take long.
@@ -100,7 +101,7 @@ func (w *diskWatch) reached(r Reading) bool {
 	if w.bytes > 0 && r.Bytes <= w.bytes && grownBytes > w.bytes || w.files > 0 && r.Files <= w.files && grownFiles > w.files {
 		// The file system has grown by more than the limit. Either others wrote that, or the command wrote it where it cannot
 		// be found: to files without a name, or to directories that it closed.
-		bytes, files, lacks := unnamed(w.pid)
+		bytes, files, lacks := w.systems.unnamed(w.pid)
 		r.Bytes, r.Files = r.Bytes+bytes, r.Files+files
 		if r.Partial || lacks != nil {
 			r.Bytes, r.Files = max(r.Bytes, grownBytes), max(r.Files, grownFiles)
@@ -150,11 +151,14 @@ type inode struct{ dev, ino uint64 }
 func inodeOf(st *unix.Statx_t) inode { return inode{unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino} }
 
 // unnamed measures the files on disks that have no name any more, and that pid or its descendants have open.
-func unnamed(pid int) (bytes, files int64, lacks error) {
+func (f *fileSystems) unnamed(pid int) (bytes, files int64, lacks error) {
 	seen := map[inode]bool{}
 	lost := tree(pid, func(proc string) bool {
 		err := openFiles(proc, func(name string, st *unix.Statx_t) {
-			if id := inodeOf(st); st.Nlink == 0 && !seen[id] && !inMemory(name) {
+			if id := inodeOf(st); st.Nlink == 0 && !seen[id] {
+				if memory, _ := f.inMemory(id.dev, name); memory {
+					return
+				}
 				seen[id] = true
 				bytes, files = bytes+int64(st.Blocks)*512, files+1
 			}
@@ -179,8 +183,47 @@ func openFiles(proc string, do func(name string, st *unix.Statx_t)) error {
 	return lack(err)
 }
 
-// inMemory reports whether a file is on a tmpfs: it is a memfd, or in the sandbox's /tmp.
-func inMemory(name string) bool {
-	var fs unix.Statfs_t
-	return unix.Statfs(name, &fs) != nil || fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.HUGETLBFS_MAGIC
+// fileSystems knows of file systems whether they are in memory. It asks each of them once. The zero value knows none.
+type fileSystems struct {
+	memory map[uint64]bool // by device number
+	hangs  bool            // one did not answer: no others are asked, each would hold a thread
+}
+
+// patience is how long a file system may take to say what it is. Those of the kernel answer at once.
+const patience = 3 * time.Second
+
+// inMemory reports whether a file is on a tmpfs: it is a memfd, or in the sandbox's /tmp. A file that
+// is gone counts as one in memory. If sure is false, there was no answer.
+func (f *fileSystems) inMemory(dev uint64, name string) (is, sure bool) {
+	if is, sure = f.memory[dev]; sure || f.hangs {
+		return is, sure
+	}
+	fd, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err == unix.ENOENT, err == unix.ENOENT
+	}
+	var st unix.Statx_t
+	err = sys.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS, &st)
+	if err != nil || inodeOf(&st).dev != dev { // the command has exchanged it
+		unix.Close(fd)
+		return err == nil, err == nil
+	}
+	answer := make(chan bool, 1)
+	go func() {
+		defer unix.Close(fd)
+		var fs unix.Statfs_t
+		err := sys.Retry(func() error { return unix.Fstatfs(fd, &fs) })
+		answer <- err == nil && (fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.HUGETLBFS_MAGIC)
+	}()
+	select {
+	case is = <-answer:
+	case <-time.After(patience):
+		f.hangs = true
+		return false, false
+	}
+	if f.memory == nil {
+		f.memory = map[uint64]bool{}
+	}
+	f.memory[dev] = is
+	return is, true
 }

@@ -3,6 +3,7 @@
 package limiter
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -11,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/limits"
+	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -91,7 +94,7 @@ func TestBlind(t *testing.T) {
 	}
 	w := usageWatch{pid: os.Getpid(), pids: 1, bytes: 1}
 	u := w.look()
-	_, _, lacks := unnamed(os.Getpid())
+	_, _, lacks := new(fileSystems).unnamed(os.Getpid())
 	if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, &before, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -105,5 +108,43 @@ func TestBlind(t *testing.T) {
 	w = usageWatch{pid: os.Getpid(), pids: 1}
 	if u := w.look(); w.lacks != nil || !w.reached(u) {
 		t.Errorf("afterwards: %+v, %v", u, w.lacks)
+	}
+}
+
+// TestNoAnswer: a file system whose server does not answer holds up neither limit for long, and only once.
+func TestNoAnswer(t *testing.T) {
+	testenv.NeedRoot(t)
+	testenv.Leaks(t)
+	dir := testenv.Dir(t)
+	server, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		testenv.Skip(t, "fuse", "/dev/fuse: "+err.Error())
+	}
+	defer unix.Close(server) // whoever still waits gets ENOTCONN
+	if err := unix.Mount("dead", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", server)); err != nil {
+		testenv.Skip(t, "fuse", err.Error())
+	}
+	defer unix.Unmount(dir, unix.MNT_DETACH)
+	memory, err := unix.MemfdCreate("m", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(memory)
+	var f fileSystems
+	ask := func(name string) (is, sure bool) {
+		var st unix.Statx_t
+		if err := sys.Statx(unix.AT_FDCWD, name, unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS, &st); err != nil {
+			t.Fatal(err)
+		}
+		return f.inMemory(inodeOf(&st).dev, name)
+	}
+	memfd := "/proc/self/fd/" + strconv.Itoa(memory)
+	for _, c := range []struct {
+		name     string
+		is, sure bool
+	}{{memfd, true, true}, {dir, false, false}, {dir, false, false}, {memfd, true, true}, {"/proc", false, false}} {
+		if is, sure := ask(c.name); is != c.is || sure != c.sure {
+			t.Errorf("%s: %t, %t", c.name, is, sure)
+		}
 	}
 }

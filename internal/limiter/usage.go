@@ -5,6 +5,7 @@ package limiter
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"os"
 	"strconv"
 	"sync"
@@ -27,6 +28,7 @@ type usageWatch struct {
 	over        limits.Name // after end: the limit that was reached; empty: none
 	lacks       error       // why a measurement is not complete
 	most        usage
+	systems     fileSystems
 }
 
 // usage says how much a command uses.
@@ -189,6 +191,8 @@ func (w *usageWatch) rollup(proc string) (own, shared int64, ok bool) {
 	return own, shared, len(b) > 0
 }
 
+var errNoAnswer = errors.New("a file system does not answer")
+
 // files returns the size of the command's files in memory: those on file systems of its own, and those without a name.
 func (w *usageWatch) files(procs []string) (bytes int64) {
 	root := w.enter(procs)
@@ -202,12 +206,21 @@ func (w *usageWatch) files(procs []string) (bytes int64) {
 			w.lacks = cmp.Or(w.lacks, lack(err))
 			continue
 		}
-		var st, host unix.Stat_t
+		var st, host unix.Statx_t
 		var fs unix.Statfs_t
-		if unix.Fstat(fd, &st) == nil && !seen[st.Dev] && unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.TMPFS_MAGIC &&
-			!(unix.Stat("/"+dir, &host) == nil && host.Dev == st.Dev) { // the host's own
-			seen[st.Dev] = true
-			bytes += int64(fs.Blocks-fs.Bfree) * fs.Bsize
+		ask := func(at int, name string, st *unix.Statx_t) bool { // servers are not asked, see openFiles
+			return sys.Statx(at, name, unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS, st) == nil
+		}
+		if ask(fd, "", &st) && !(ask(unix.AT_FDCWD, "/"+dir, &host) && inodeOf(&host).dev == inodeOf(&st).dev) { // the host's own
+			dev := inodeOf(&st).dev
+			is, sure := w.systems.inMemory(dev, "/proc/self/fd/"+strconv.Itoa(fd))
+			if !sure {
+				w.lacks = cmp.Or(w.lacks, errNoAnswer)
+			}
+			if is && !seen[dev] && unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.TMPFS_MAGIC {
+				seen[dev] = true
+				bytes += int64(fs.Blocks-fs.Bfree) * fs.Bsize
+			}
 		}
 		unix.Close(fd)
 	}
@@ -254,9 +267,11 @@ func (w *usageWatch) memfds(procs []string) (bytes int64) {
 	seen := map[inode]bool{}
 	for _, proc := range procs {
 		w.lacks = cmp.Or(w.lacks, openFiles(proc, func(name string, st *unix.Statx_t) {
-			if id := inodeOf(st); st.Nlink == 0 && !seen[id] && inMemory(name) {
+			if id := inodeOf(st); st.Nlink == 0 && !seen[id] {
 				seen[id] = true
-				bytes += int64(st.Blocks) * 512
+				if is, sure := w.systems.inMemory(id.dev, name); is || !sure {
+					bytes += int64(st.Blocks) * 512
+				}
 			}
 		}))
 	}
