@@ -16,7 +16,7 @@ import (
 )
 
 // testAhead: what a sandbox hides does not depend on what was marked in it before the policy was known. The control is the
-// program without the entry point, in which nothing is.
+// program without the entry point, in which nothing is. nsrun's own directory may be hidden before or after it is made.
 func testAhead(t *testing.T, early, plain string) {
 	testenv.NeedRoot(t) // who can put a home directory where sandboxes show it
 	for _, c := range []struct {
@@ -41,6 +41,9 @@ func testAhead(t *testing.T, early, plain string) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, front := listHome(t, early, c.flags, c.home, c.modes)
+			for n := 0; front != "m" && n < mostStarts; n++ {
+				a, front = listHome(t, early, c.flags, c.home, c.modes)
+			}
 			b, control := listHome(t, plain, c.flags, c.home, c.modes)
 			if a != b {
 				t.Errorf("the command sees\n%s\nand without marks\n%s", a, b)
@@ -69,7 +72,7 @@ func listHome(t *testing.T, nsrun, flags string, lines []string, modes map[strin
 		t.Fatal(err)
 	}
 	const inside = `echo "$(grep -o 'lowerdir=.[0-9]*:/srv[,:]' /proc/self/mountinfo | cut -c10 | head -n 1)"; read x; cd ~
-find . -not -path './p*' -not -path './.local/state*' -printf '%p %M %l ' \( -type f -exec cat {} ';' -o -true \) -printf '\n' | sort`
+find . -not -path './p*' -not -path './.local/state*' -not -path './.local/share/nsrun*' -printf '%p %M %l ' \( -type f -exec cat {} ';' -o -true \) -printf '\n' | sort`
 	script := `mount --bind "$1" /srv && cd /srv/p && exec setpriv --reuid 65534 --regid 65534 --clear-groups env -i HOME=/srv PATH="$PATH" "$2" run -q ` +
 		flags + ` -- sh -c "$3"`
 	cmd := exec.Command("unshare", "-m", "sh", "-c", script, "sh", home, nsrun, inside)
