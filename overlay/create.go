@@ -130,7 +130,7 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 	}
 	s.armed = s.stored()
 	if err = store.WriteFirst(s.dir, s.meta, s.reused); err != nil {
-		return fail("write session's data", err)
+		return fail(opMake, err)
 	}
 	name, err := giveName(state, made, s.meta.Created)
 	if err != nil {

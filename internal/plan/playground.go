@@ -113,13 +113,16 @@ func (b *building) divided() bool { return Below(b.Table, b.HomeAt) != "" }
 // TakesLayer reports whether writes below a home directory can go to a layer. why says why not; it is empty if commands
 // have no such directory, or write to it as a folder.
 func (f *Facts) TakesLayer(home string) (ok bool, why string) {
-	if home == "" || home == "/" || Private(home+"/") {
+	if home == "" || home == "/" {
 		return false, ""
 	}
 	for _, list := range [...][]string{f.Folders.Overlay, f.Folders.Direct, f.Folders.ReadOnly, f.Folders.Blocked} {
 		if paths.InAny(home, list) {
 			return false, ""
 		}
+	}
+	if Private(home + "/") {
+		return false, "each command has an empty " + escape.Quote(home) + " of its own, which is gone at the end"
 	}
 	if at := Below(f.Table, home); at != "" {
 		return false, "something is mounted in the home directory, at " + escape.Quote(at)

@@ -136,7 +136,13 @@ if feature=$(lacks "tmpfs attributes"); then
 else
 	try "engine tmpfs" session --engine tmpfs
 fi
-if feature=$(lacks overlay); then echo "skip $who: engine overlay: no $feature"; else try "engine overlay" session --engine overlay; fi
+if feature=$(lacks overlay); then
+	echo "skip $who: engine overlay: no $feature"
+	try "explaining without overlays" sh -c 'nsrun run --explain -- true >explained && ! grep "^overlay " explained'
+	rm -f explained
+else
+	try "engine overlay" session --engine overlay
+fi
 mkdir -p 'a,b' && try "a comma" sh -c 'cd a,b && nsrun run --discard --engine copy -- true && nsrun run --discard -- sh -c "echo x >x"'
 assaults
 if feature=$(lacks "landlock scopes" "seccomp notification"); then

@@ -47,6 +47,9 @@ func Surroundings(err error) string {
 	if e, ok := errors.AsType[*fs.PathError](err); ok && strings.HasPrefix(e.Path, "/proc/self/") && errors.Is(err, fs.ErrNotExist) {
 		return noProcHint
 	}
+	if e, ok := errors.AsType[*fs.PathError](err); ok && e.Path == "." && errors.Is(err, fs.ErrPermission) {
+		return "the current directory cannot be entered; try: cd DIR"
+	}
 	e, ok := errors.AsType[*overlay.Error](err)
 	if !ok || !errors.Is(e, overlay.ErrStateDir) {
 		return ""
