@@ -84,7 +84,7 @@ func (x *Execution) missing() (list []features.Name) {
 	if sandbox.Of(x.cmd).HostProc {
 		list = append(list, features.OwnProc)
 	}
-	if s := sandbox.Of(x.cmd).Supervisor; s != nil && s.Without {
+	if s := sandbox.Of(x.cmd).Supervisor; x.renames != nil && s != nil && s.Without {
 		list = append(list, features.SeccompNotification)
 	}
 	if !features.Has(features.NewMountCalls) {

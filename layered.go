@@ -111,7 +111,7 @@ func (x *Execution) explainSession(f *plan.Facts) error {
 
 // explainCaches adds the caches that the session would show through overlays, if asked to.
 func (x *Execution) explainCaches(f *plan.Facts) error {
-	if err := x.addHomeLayer(f, f.Session.Roots); err != nil || !x.caches || f.Layer != nil || x.runner.config.has(StrictPreset) || x.landlock {
+	if err := x.addHomeLayer(f, f.Session.Roots); err != nil || !x.caches || f.Layer != nil || x.runner.config.has(StrictPreset) || x.landlock || x.plainCaches {
 		return err
 	}
 	for _, dir := range host.Caches(f.Home, x.runner.config.caches(), f.Session.Roots, "", f.Table) {

@@ -169,7 +169,10 @@ func (r *Runner) foresee() {
 	r.plainCaches.Store(true)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.engine, r.noHomeOverlay = overlay.EngineCopy, true
+	r.noHomeOverlay = true
+	if r.config.Engine == 0 {
+		r.engine = overlay.EngineCopy
+	}
 	for i := range r.noHomeLayer {
 		r.noHomeLayer[i] = noHomeOverlay + f.Err().Error()
 	}
