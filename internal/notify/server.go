@@ -5,6 +5,7 @@ package notify
 import (
 	"os"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,14 +14,15 @@ import (
 type Server struct {
 	// Handle answers a call. All calls come on one thread.
 	Handle func(l Listener, n *Notification)
-	// On makes a thread ready to serve, and calls serve on it. Nil: every thread is ready.
-	On func(serve func())
+	// On makes a thread ready to serve, and calls serve on it. False: it could not, and serve was not called; the kernel then
+	// carries out all calls. Nil: every thread is ready.
+	On func(serve func()) bool
 
 	running sync.WaitGroup
 	mu      sync.Mutex
 	ended   bool
 	idle    *os.File // the listener, until the first call
-	stop    int      // an eventfd, from then on: readable when serve has to end
+	stop    int      // an eventfd, from then on: readable when all is to end
 	awoken  bool
 }
 
@@ -67,7 +69,7 @@ func (s *Server) Close() {
 	}
 }
 
-// await waits for the first call.
+// await waits for the first call, and serves from then on.
 func (s *Server) await(f *os.File) {
 	defer s.running.Done()
 	raw, err := f.SyscallConn()
@@ -77,31 +79,61 @@ func (s *Server) await(f *os.File) {
 	if raw.Read(readable) != nil {
 		return // it was closed
 	}
-	s.mu.Lock()
-	if s.ended {
-		s.mu.Unlock()
+	l, ok := s.awake(f, raw)
+	for !ok && raw.Read(readable) == nil {
+		// Without a thread that waits, for lack of descriptors. If the listener were closed, all calls would fail (ENOSYS).
+		more := false
+		if raw.Control(func(fd uintptr) { more = Listener(fd).passOne() }) != nil || !more {
+			return
+		}
+		l, ok = s.awake(f, raw)
+	}
+	if !ok {
 		return
 	}
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	stop, err2 := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	// Otherwise each call would wake the poller.
-	_ = f.Close()
-	s.idle = nil
-	if err == nil && err2 == nil {
-		s.stop, s.awoken = stop, true
-	}
-	s.mu.Unlock()
-	if err != nil {
-		return
-	}
-	defer unix.Close(fd)
+	defer unix.Close(int(l))
+	serve := func() { s.serve(l, s.Handle) }
 	switch {
-	case err2 != nil:
 	case s.On == nil:
-		s.serve(Listener(fd))
-	default:
-		s.On(func() { s.serve(Listener(fd)) })
+		serve()
+	case !s.On(serve):
+		s.serve(l, func(l Listener, n *Notification) { l.Proceed(n.ID) })
 	}
+}
+
+// awake gets the listener from the poller, which each call would wake. False: there are not enough descriptors, or all is to
+// end.
+func (s *Server) awake(f *os.File, raw syscall.RawConn) (l Listener, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return 0, false
+	}
+	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return 0, false
+	}
+	fd := -1
+	if e := raw.Control(func(of uintptr) { fd, err = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) }); e != nil || err != nil {
+		_ = unix.Close(stop)
+		return 0, false
+	}
+	_ = f.Close()
+	s.idle, s.stop, s.awoken = nil, stop, true
+	return Listener(fd), true
+}
+
+// passOne lets the kernel carry out a call that waits. False: no process is left that could make one.
+func (l Listener) passOne() bool {
+	p := [1]unix.PollFd{{Fd: int32(l), Events: unix.POLLIN}}
+	if n, err := unix.Poll(p[:], 0); err != nil || n == 0 {
+		return err == nil || err == unix.EINTR
+	}
+	var n Notification
+	if p[0].Revents&unix.POLLIN != 0 && l.Receive(&n) == 0 {
+		l.Proceed(n.ID)
+	}
+	return p[0].Revents&unix.POLLIN != 0
 }
 
 // readable reports whether there is something to read, or the end.
@@ -112,12 +144,12 @@ func readable(fd uintptr) bool {
 }
 
 // serve answers calls until the sandbox has ended.
-func (s *Server) serve(l Listener) {
+func (s *Server) serve(l Listener, handle func(l Listener, n *Notification)) {
 	l.WakeHere()
 	var n Notification
 	for l.Wait(s.stop) {
 		if l.Receive(&n) == 0 {
-			s.Handle(l, &n)
+			handle(l, &n)
 		}
 	}
 }

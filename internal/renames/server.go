@@ -48,8 +48,8 @@ func (s *Server) Attach(c *sandbox.Options, deny []unix.SockFilter) {
 		deny = s.next.Filter
 	}
 	s.server.Handle = s.handle
-	s.server.On = func(serve func()) {
-		s.unprivileged(func() {
+	s.server.On = func(serve func()) bool {
+		return s.unprivileged(func() {
 			s.own = true
 			serve()
 		})
