@@ -66,7 +66,10 @@ func (g Registry) Record(ctx context.Context, rec Record) error {
 		}
 	}
 	note := func(err error) {
-		if err != nil {
+		switch {
+		case errors.Is(err, context.Canceled): // a second Ctrl-C
+			res.note(NoticeRegistry, "registry: interrupted; it may lack a part of what the command changed")
+		case err != nil:
 			res.note(NoticeRegistry, "registry: "+err.Error())
 		}
 	}

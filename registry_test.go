@@ -3,6 +3,7 @@
 package nsrun_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -205,5 +206,37 @@ func TestPermissionsAreKeptInTheRegistry(t *testing.T) {
 	list, err := g.Registry.Permissions()
 	if err != nil || len(list) != 1 || list[0].Action != project.Write || list[0].Project != p {
 		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// interrupted is a Registry whose user gives up.
+type interrupted struct{ nsrun.Registry }
+
+func (g interrupted) Record(ctx context.Context, rec nsrun.Record) error {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	return g.Registry.Record(ctx, rec)
+}
+
+// TestInterruptedRecord: a record that is interrupted is told of in one sentence.
+func TestInterruptedRecord(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	p := filepath.Join(place(t, "a: old a"), "p")
+	r := runner(t, nsrun.Config{Project: p, Recorder: interrupted{registry(t)}})
+	res, err := r.Run(t.Context(), nsrun.Request{Command: "echo new >a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, notice := range res.Notices {
+		if strings.Contains(notice.Text, "canceled") {
+			t.Errorf("%q", notice.Text)
+		}
+		if strings.HasPrefix(notice.Text, "registry: interrupted; ") {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("said %d times: %v", n, res.Notices)
 	}
 }
