@@ -13,13 +13,12 @@ import (
 
 // keepMessages keeps the end of what the command writes to standard error, if that is the caller's file, which nsrun
 // does not read. It ignores what the command redirects. A command that may make user namespaces keeps no messages: a
-// sandbox that it makes may need the only listener that the kernel allows.
+// sandbox that it makes may need the only listener that the kernel allows. Nor does one on a kernel on which its signal
+// handlers would interrupt each message.
 func (x *Execution) keepMessages(cmd *nsexec.Cmd) {
 	x.endMessages()
 	file, isFile := x.request.Stderr.(*os.File)
-	if !isFile || !x.request.Passthrough || x.runner.config.Why || x.explain || x.box.UserNamespaces ||
-		!features.Has(features.KillableCalls) { // else a signal handler would interrupt a message
-
+	if !isFile || !x.request.Passthrough || x.runner.config.Why || x.explain || x.box.UserNamespaces || !features.Has(features.KillableCalls) {
 		return
 	}
 	x.messages = attempts.NewMessages(file)

@@ -33,7 +33,7 @@ type Deputy struct {
 	// Seen reports whether the command sees a path. Nil: it sees all paths.
 	Seen func(path string) bool
 
-	command *sandbox.Options
+	command *sandbox.Options // its Observer may be set until the command starts
 	stop    *os.File      // readable when serve has to end; nil: not attached, or closed
 	done    chan struct{} // closed when serve has ended; nil: it was not started
 	seen    notify.Notification
