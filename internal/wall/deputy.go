@@ -34,8 +34,8 @@ type Deputy struct {
 	Seen func(path string) bool
 
 	command *sandbox.Options // its Observer may be set until the command starts
-	stop    *os.File      // readable when serve has to end; nil: not attached, or closed
-	done    chan struct{} // closed when serve has ended; nil: it was not started
+	stop    *os.File         // readable when serve has to end; nil: not attached, or closed
+	done    chan struct{}    // closed when serve has ended; nil: it was not started
 	seen    notify.Notification
 	text    [unix.PathMax]byte
 
