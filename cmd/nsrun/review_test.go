@@ -615,13 +615,20 @@ func TestReviewStop(t *testing.T) {
 	// Within another program, which is stopped with it.
 	term.Type("sh -c 'nsrun review; echo end $?'\n")
 	r.shows("A zlast", "q quit")
-	for range 2 {
+	group := term.Foreground()
+	for range 30 {
 		at := len(term.Screen())
 		term.Type("G \x1a")
 		await(at, "Stopped")
 		await(at, "prompt> ")
-		term.Type("\n\n") // as in back
+		term.Type("\n") // the shell gets this, although the review was reading a moment before
 		testenv.Eventually(t, "another prompt", func() bool { return strings.Count(term.Screen()[at:], "prompt> ") > 1 })
+		// It could change the shell's terminal, and discard what is typed there.
+		for _, p := range testenv.Processes() {
+			if p.Group == group && p.Name == "nsrun" && ignores(t, p.Pid, unix.SIGTTOU) {
+				t.Error("SIGTTOU is ignored")
+			}
+		}
 		if w := r.window(); w.alternate || w.hidden {
 			t.Errorf("stopped with another screen: %v, a hidden cursor: %v; %s\n%q", w.alternate, w.hidden, w.wrong, term.Screen())
 		}
@@ -638,6 +645,22 @@ func TestReviewStop(t *testing.T) {
 	await(at, "end 0")
 	term.Type("exit\n")
 	_ = sh.Wait()
+}
+
+// ignores reports whether the process ignores the signal.
+func ignores(t *testing.T, pid int, sig syscall.Signal) bool {
+	t.Helper()
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, mask, _ := strings.Cut(string(b), "\nSigIgn:\t")
+	mask, _, _ = strings.Cut(mask, "\n")
+	set, err := strconv.ParseUint(mask, 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set&(1<<(sig-1)) != 0
 }
 
 // TestReviewHostile: nothing of a name or of what is in a file gets to the terminal as

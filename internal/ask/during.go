@@ -6,11 +6,12 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // ErrBackground says that the terminal belongs to another program just now.
@@ -90,23 +91,15 @@ func foreground(tty *os.File) (back func(), err error) {
 	case !nested(group):
 		return back, ErrBackground
 	}
-	// A process in the background that changes the terminal is stopped otherwise.
-	ignored := signal.Ignored(unix.SIGTTOU)
-	signal.Ignore(unix.SIGTTOU)
 	set := func(group int) error {
-		return Control(tty, func(fd int) error { return unix.IoctlSetPointerInt(fd, unix.TIOCSPGRP, group) })
-	}
-	back = func() {
-		_ = set(group) // it may be gone
-		if !ignored {
-			signal.Reset(unix.SIGTTOU)
-		}
+		return sys.FromBackground(func() error {
+			return Control(tty, func(fd int) error { return unix.IoctlSetPointerInt(fd, unix.TIOCSPGRP, group) })
+		})
 	}
 	if err := set(own); err != nil {
-		back()
-		return func() {}, err
+		return back, err
 	}
-	return back, nil
+	return func() { _ = set(group) }, nil // it may be gone
 }
 
 // nested reports whether the leader of a process group is in a PID namespace below this program's.

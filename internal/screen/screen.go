@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // An Event is one thing that happened. Exactly one of its fields is set. The zero Event means that the window has
@@ -43,6 +45,12 @@ type Screen struct {
 	done    sync.WaitGroup
 
 	continued chan struct{} // SIGCONT came
+
+	reading sync.Mutex // held while something is read
+	input   struct {   // guards the deadline of reads
+		sync.Mutex
+		off bool // reads end at once
+	}
 
 	mu     sync.Mutex
 	before *unix.Termios // nil: the terminal is not ours, now or any more
@@ -152,17 +160,14 @@ func (s *Screen) leave() error {
 	if s.before == nil {
 		return nil
 	}
-	// A process in the background is not stopped here.
-	if !signal.Ignored(unix.SIGTTOU) {
-		signal.Ignore(unix.SIGTTOU)
-		defer signal.Reset(unix.SIGTTOU)
-	}
-	_, werr := s.tty.WriteString(end)
-	err := s.control(func(fd int) error {
-		return retry(func() error { return unix.IoctlSetTermios(fd, unix.TCSETS, s.before) })
+	err := sys.FromBackground(func() error {
+		_, werr := s.tty.WriteString(end)
+		return errors.Join(werr, s.control(func(fd int) error {
+			return retry(func() error { return unix.IoctlSetTermios(fd, unix.TCSETS, s.before) })
+		}))
 	})
 	s.before = nil
-	return errors.Join(werr, err)
+	return err
 }
 
 func retry(f func() error) error {
@@ -183,7 +188,7 @@ func (s *Screen) Close() error {
 	}
 	close(s.stop)
 	signal.Stop(s.signals)
-	_ = s.tty.SetReadDeadline(time.Unix(1, 0))
+	s.setInput(false)
 	s.done.Wait()
 	return errors.Join(err, s.tty.Close())
 }
@@ -214,6 +219,11 @@ func (s *Screen) Size() (width, height int) {
 // Suspend restores the terminal and stops the process group, as Ctrl-Z does. When somebody continues the process, it
 // takes the terminal again. If no shell could continue it, the kernel does not stop it.
 func (s *Screen) Suspend() error {
+	// A read that had begun when we were in the foreground could still take what is typed for the shell.
+	s.setInput(false)
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	defer s.setInput(true)
 	if err := s.leave(); err != nil {
 		return err
 	}
@@ -241,6 +251,28 @@ func (s *Screen) send(e Event) bool {
 	case <-s.stop:
 		return false
 	}
+}
+
+// setInput allows reads, or ends them.
+func (s *Screen) setInput(on bool) {
+	s.input.Lock()
+	defer s.input.Unlock()
+	s.input.off = !on
+	if !on {
+		_ = s.tty.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// readUntil reads what was typed, and waits for it until the limit. The zero limit is no limit.
+func (s *Screen) readUntil(limit time.Time, b []byte) (int, error) {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	s.input.Lock()
+	if !s.input.off {
+		_ = s.tty.SetReadDeadline(limit)
+	}
+	s.input.Unlock()
+	return s.tty.Read(b)
 }
 
 // watch turns signals into events.
@@ -287,9 +319,10 @@ func (s *Screen) read() {
 	defer s.done.Done()
 	defer s.Guard()
 	var buf []byte
+	var limit time.Time
 	chunk := make([]byte, 4096)
 	for {
-		n, err := s.tty.Read(chunk)
+		n, err := s.readUntil(limit, chunk)
 		buf = append(buf, chunk[:n]...)
 		// A key that is not complete is what it is if the rest does not follow.
 		last := errors.Is(err, os.ErrDeadlineExceeded)
@@ -317,15 +350,9 @@ func (s *Screen) read() {
 			s.send(Event{Err: err})
 			return
 		}
-		limit := time.Time{}
+		limit = time.Time{}
 		if len(buf) > 0 && !bytes.HasPrefix(buf, []byte(pasteBegin)) {
 			limit = time.Now().Add(escapeTime)
-		}
-		_ = s.tty.SetReadDeadline(limit)
-		select {
-		case <-s.stop: // Close has set the deadline before us
-			return
-		default:
 		}
 	}
 }

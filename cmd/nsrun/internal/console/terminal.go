@@ -4,11 +4,11 @@ package console
 
 import (
 	"os"
-	"os/signal"
 
 	"golang.org/x/sys/unix"
 
 	askpkg "github.com/nsrun/nsrun/internal/ask"
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // The command must not influence the question about its changes: neither by unread input that was typed for it, nor by a
@@ -64,10 +64,7 @@ func (t *Terminal) Restore() {
 		return
 	}
 	defer tty.Close()
-	// SIGTTOU would stop a background process that changes the terminal.
-	signal.Ignore(unix.SIGTTOU)
-	defer signal.Reset(unix.SIGTTOU)
-	_ = askpkg.Control(tty, func(fd int) error {
+	restore := func(fd int) error {
 		group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 		if err != nil {
 			return err
@@ -83,5 +80,6 @@ func (t *Terminal) Restore() {
 			}
 		}
 		return unix.IoctlSetTermios(fd, unix.TCSETS, t.mode)
-	})
+	}
+	_ = sys.FromBackground(func() error { return askpkg.Control(tty, restore) })
 }
