@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package ask asks a person a question on their terminal. It imports nothing of this module, and does not decide what
+// Package ask asks a person a question on their terminal. It imports internal/sys only, and does not decide what
 // to ask.
 //
 // Each question opens the controlling terminal: standard input may be anything, and belongs to commands. Input that was

@@ -1,7 +1,7 @@
 //go:build linux
 
 // Package screen shows lines of text on a terminal and reads keys from it, for a program that uses the whole window. It
-// imports nothing of this module, and knows nothing about what it shows.
+// imports internal/sys only, and knows nothing about what it shows.
 //
 // A [Screen] owns the terminal from Open to Close. Its user makes a whole window of [Line] values after each change,
 // and Draw writes what differs; Events returns what was typed. A Screen uses only control sequences that all terminals
