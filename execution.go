@@ -56,6 +56,7 @@ type Execution struct {
 	live           *host.Live // for RunsLater; nil: nobody has asked
 	watch          watch
 	stdout, stderr *capture // nil: passed through, or merged
+	metered        *capture // standard error that is passed through an output limit; nil: it is not
 	stdin          [2]*os.File
 
 	// What the Runner knew of this machine when the command was planned. Others that start at the same time may find out more.

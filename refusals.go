@@ -73,8 +73,8 @@ func (x *Execution) findRefusals(err error) {
 		slices.SortStableFunc(t.list, func(a, b Refusal) int { return cmp.Compare(rank(a), rank(b)) })
 	case x.result.Started && x.failed():
 		t.text(x.said)
-		for _, c := range [...]*capture{x.stderr, x.stdout} {
-			if c != nil && (c == x.stderr || x.request.Merge) {
+		for _, c := range [...]*capture{x.metered, x.stderr, x.stdout} {
+			if c != nil && (c != x.stdout || x.request.Merge) {
 				t.text(c.output().Bytes())
 			}
 		}

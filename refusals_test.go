@@ -211,7 +211,7 @@ func TestRedirectedMessages(t *testing.T) {
 		}, func(c *nsrun.Config) {
 			*c = allowed(t, *c, "--allow-net tcp:192.0.2.9:1")
 			c.Enforcer = nsrun.BrokerEnforcer
-		}} {
+		}, func(c *nsrun.Config) { c.Limits.Output = 1 << 20 }} {
 			c := c
 			after(&c)
 			res, err := runner(t, c).Run(t.Context(), passing(t, strings.ReplaceAll(command, "$D", dir), true))

@@ -55,7 +55,11 @@ func (x *Execution) connect() error {
 	if q.Passthrough {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = q.Stdin, q.Stdout, q.Stderr
 		if x.meter != nil {
-			cmd.Stdout, cmd.Stderr = x.meter.through(q.Stdout), x.meter.through(q.Stderr)
+			cmd.Stdout = x.meter.through(q.Stdout)
+			if q.Stderr != nil {
+				x.metered = newCapture(0, nil)
+				cmd.Stderr = x.meter.through(io.MultiWriter(q.Stderr, x.metered))
+			}
 		}
 		return nil
 	}
