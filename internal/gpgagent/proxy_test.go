@@ -27,6 +27,7 @@ func FuzzClient(f *testing.F) {
 	f.Add("RESET\nOPTION ttyname=/dev/pts/1\nGETINFO version\nHAVEKEY " + grip + "\nKEYINFO " + grip + "\nSIGKEY " + grip + "\nSETHASH 8 " + hash + "\nPKSIGN\nPKSIGN\nBYE\n")
 	f.Add("sigkey " + strings.ToLower(grip) + "\nSETHASH --hash=sha256 " + hash + "\nSETKEYDESC x\nPKSIGN\n")
 	f.Add("PKDECRYPT\nSCD SERIALNO\nKEYINFO --list\nSIGKEY " + grip + " x\nD x\nEND\n")
+	f.Add("PKDECRYPT\n" + strings.Repeat("x", 3*maxLine) + "\nRESET\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		near, far := net.Pipe()
 		agentNear, agentFar := net.Pipe()
@@ -70,7 +71,11 @@ func FuzzClient(f *testing.F) {
 			Sign:  func(context.Context, string, string, string) bool { asked++; return true },
 		}
 		ended := make(chan struct{})
-		go func() { defer close(ended); p.client(t.Context(), far) }()
+		go func() {
+			defer close(ended)
+			defer far.Close() // as Serve does
+			p.client(t.Context(), far)
+		}()
 		go func() {
 			for r := bufio.NewReader(near); ; {
 				if _, err := r.ReadString('\n'); err != nil {
