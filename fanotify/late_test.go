@@ -112,6 +112,7 @@ func (c *churn) run(dirs int) {
 // engine can watch: so many files take long on a disk. Long tests have the disk.
 func memory(t *testing.T, e Engine) string {
 	if testenv.Long() {
+		t.Setenv("TMPDIR", disk)
 		return testenv.Dir(t)
 	}
 	return inMemory(t, e)

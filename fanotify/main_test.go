@@ -3,7 +3,9 @@
 package fanotify
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -24,5 +26,32 @@ func TestMain(m *testing.M) {
 		os.Exit(usernsHelper())
 	}
 	unix.Umask(0o022)
+	if os.Getenv("NSRUN_TEST_AS_ROOT") == "1" { // by testenv.Main: in a mount namespace of its own
+		if err := ownFileSystem(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
 	testenv.Main(m)
+}
+
+// disk is where temporary files are in the file system of other tests.
+var disk = os.TempDir()
+
+// ownFileSystem has temporary files be in a file system of these tests alone, if that can be watched as a whole: where others
+// write, too, as the packages do that are tested at the same time, they fill the queue.
+func ownFileSystem() error {
+	dir := filepath.Join(disk, "own")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"); err != nil {
+		return nil // nor can anything be watched as a whole
+	}
+	w, err := New(Options{Roots: []string{dir}, Engine: Fanotify})
+	if err != nil {
+		return unix.Unmount(dir, 0) // before Linux 5.13
+	}
+	w.Close()
+	return os.Setenv("TMPDIR", dir)
 }
