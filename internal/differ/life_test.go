@@ -555,9 +555,7 @@ func held() []job {
 // isOpen reports whether somebody has the other end of a pipe.
 func isOpen(f *os.File) bool {
 	return !idle(30*time.Millisecond, func() bool {
-		_ = f.SetReadDeadline(time.Now().Add(time.Millisecond))
-		var b [1]byte
-		_, err := f.Read(b[:])
-		return err == nil || !os.IsTimeout(err)
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}}, 0)
+		return n != 0 && err == nil
 	})
 }

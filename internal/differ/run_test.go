@@ -367,7 +367,7 @@ func (x *running) finish() result {
 // read waits until all is read that was printed.
 func (x *running) read() {
 	for _, f := range x.outs {
-		_ = f.SetReadDeadline(time.Now().Add(time.Second))
+		_ = f.SetReadDeadline(time.Now().Add(runLimit)) // only where somebody keeps it
 	}
 	<-x.done
 }
