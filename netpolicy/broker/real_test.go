@@ -79,7 +79,7 @@ func TestInterrupt(t *testing.T) {
 	at := full(t)
 	c := command("/bin/sh", "-c", fmt.Sprintf(`perl -MSocket -MPOSIX -e '
 socket(my $s, PF_INET, SOCK_STREAM, 0) or die;
-POSIX::sigaction(SIGALRM, POSIX::SigAction->new(sub { })) or die;
+POSIX::sigaction(SIGALRM, POSIX::SigAction->new(sub { alarm 1 })) or die; # again, where the first one came before connect
 alarm 1;
 connect($s, pack_sockaddr_in(%d, inet_aton("127.0.0.1"))) and die "connected";
 print $!{EINTR} ? "interrupted\n" : "$!\n";
