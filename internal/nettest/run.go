@@ -156,11 +156,19 @@ func run(t *testing.T, start Start, c netcases.Case) (tried int) {
 		if !ok {
 			t.Fatalf("%q says neither yes nor no", line)
 		}
-		start := time.Now()
-		if out := attempt(t, s, try); out.OK != want {
-			t.Errorf("%s: got %v (%s)", line, out.OK, out.Err)
-		} else if took := time.Since(start); !want && took > 3*time.Second {
-			t.Errorf("%s: the no took %v", line, took)
+		for i := 1; ; i++ {
+			start := time.Now()
+			out := attempt(t, s, try)
+			took := time.Since(start)
+			if out.OK != want {
+				t.Errorf("%s: got %v (%s)", line, out.OK, out.Err)
+			} else if !want && took > 3*time.Second {
+				if i < 3 {
+					continue // the machine may have been busy
+				}
+				t.Errorf("%s: the no took %v, for the %d. time", line, took, i)
+			}
+			break
 		}
 	}
 	switch got := strings.Join(server.Asked(), " "); {
