@@ -525,7 +525,7 @@ func completions(ts *testscript.TestScript, script, line string) (words []string
 	running := ts.Value(completerKey{}).(map[string]*completer)
 	c := running[script]
 	if c == nil {
-		c = &completer{cmd: exec.Command("timeout", "60", script)}
+		c = &completer{cmd: exec.Command("timeout", "600", script)}
 		c.cmd.Dir, c.cmd.Stderr = ts.MkAbs("."), ts.Stderr()
 		for _, name := range []string{"PATH", "HOME", "TMPDIR", "LC_ALL", "WORK", "XDG_STATE_HOME", "BASH_COMPLETION", "GORACE"} {
 			c.cmd.Env = append(c.cmd.Env, name+"="+ts.Getenv(name))
