@@ -69,11 +69,12 @@ func (f *runsFinder) mark(n *node, repos []string) {
 	if n.Kind == 0 || n.Kind == Deleted || n.TimeOnly || n.Up.IsDir() && (n.Kind == Modified || !runslater.MayBeGit(path.Base(n.Path))) {
 		return
 	}
-	if f.c.Plain(n.Root, n.Path) && f.blind == nil {
+	kind := runslater.KindOf(n.Up.Mode)
+	if kind != runslater.Link && f.c.Plain(n.Root, n.Path) && f.blind == nil {
 		return
 	}
 	n.Runs = f.c.Reason(runslater.Change{
-		Path: filepath.Join(n.Root, n.Path), Kind: runslater.KindOf(n.Up.Mode),
+		Path: filepath.Join(n.Root, n.Path), Kind: kind,
 		Content:    n.Kind != Modified || n.Aspects&Content != 0,
 		Executable: n.Aspects&Mode != 0 && n.Up.Perm()&^n.Low.Perm()&0o111 != 0,
 	})

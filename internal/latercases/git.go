@@ -46,6 +46,17 @@ var gitCases = []Case{
 	configured("tar.x.command", "", "git archive --format=x HEAD >/dev/null || true"),
 	configured("browser.x.cmd", "", "git web--browse -t x http://x || true"),
 	configured("core.alternateRefsCommand", "", ""),
+	{Name: "rebase.instructionFormat", Setup: "repo; git checkout -q -b y; echo 2 >b; git add b; git commit -q -m y; git checkout -q main; echo 3 >a; git commit -q -a -m m; git checkout -q y",
+		Plant: "evil tool; git config rebase.instructionFormat '%s%nexec ./tool'", Trigger: "git rebase -q main || true", Held: []string{".git/config"}},
+	{Name: "diff.tool", Setup: "repo", Plant: "evil tool; git config diff.tool \"../../../../../../../../../../../..$PWD/tool\"", Trigger: "echo 2 >a; git difftool -y || true", Held: []string{".git/config"}},
+	{Name: "merge.tool", Setup: conflict, Plant: "evil tool; git config merge.tool \"../../../../../../../../../../../..$PWD/tool\"", Trigger: "git mergetool -y || true", Held: []string{".git/config"}},
+	{Name: "mergetool.vimdiff.layout", Setup: conflict, Plant: "evil tool; git config mergetool.vimdiff.layout '`sh<tool`'", Trigger: "git mergetool -y -t vimdiff </dev/null || true", Needs: "vim", Held: []string{".git/config"}},
+	{Name: "git am that goes on", Setup: conflict + "; git merge --abort; git format-patch -q --stdout main..y >p; git am -q -3 p || true; rm p; cp .git/rebase-apply/0001 .git/rebase-apply/0002; echo 2 >.git/rebase-apply/last; git checkout -q y^ -- a",
+		Plant: "echo \"'--build-fake-ancestor=../marker'\" >.git/rebase-apply/apply-opt", Trigger: "git am --skip || true", Held: nil},
+	{Name: "rebase of a work tree of a bare repository", Setup: "repo e; mv e/.git .bare; rm -r e; git -C .bare config core.bare true; put .git 'gitdir: ./.bare'; git worktree add -q -b y w; cd w; GIT_SEQUENCE_EDITOR='sed -i 1ibreak' git rebase -q -i --root",
+		Plant: "evil w/tool; echo 'exec ./tool' >>.bare/worktrees/w/rebase-merge/git-rebase-todo", Trigger: "cd w; git rebase --continue"},
+	{Name: "log of a bare repository that is a link", Setup: "repo e; mv e/.git .bare; rm -r e; git -C .bare config core.bare true; put .git 'gitdir: ./.bare'; git worktree add -q -b y w",
+		Plant: "ln -sf ../../../../../marker .bare/worktrees/w/logs/HEAD", Trigger: "cd w; git commit -q --allow-empty -m x"},
 	configured("submodule.x.update", "git config submodule.x.update '!./tool'", ""),
 	configured("remote.o.vcs", "", ""),
 	configured("mergetool.x.cmd", "", ""),
@@ -94,6 +105,9 @@ var gitCases = []Case{
 	{Name: "strategy of a rebase", Setup: "repo; git checkout -q -b y; echo 2 >b; git add b; git commit -q -m y; git checkout -q main; echo 3 >a; git commit -q -a -m m; git checkout -q y; GIT_SEQUENCE_EDITOR='sed -i 1ibreak' git rebase -q -i main", Plant: "evil git-merge-x/pc; put .git/rebase-merge/strategy x/pc", Trigger: "git rebase --continue || true", Held: []string{".git/rebase-merge/strategy"}},
 	{Name: "hooks of a nested repository", Setup: "repo app; git -C app config core.hooksPath ../hk; put hk/x x", Plant: "evil hk/pre-commit", Trigger: "cd app; git commit -q --allow-empty -m x", Held: []string{"hk/pre-commit"}},
 }
+
+// conflict leaves a repository in a merge that conflicts.
+const conflict = "repo; git checkout -q -b y; echo 2 >a; git commit -q -a -m y; git checkout -q main; echo 3 >a; git commit -q -a -m m; git merge -q y || true"
 
 // fsm FILE makes a configuration with a program that git executes often.
 const fsm = `fsm() { mkdir -p "$(dirname "$1")"; printf "[core]\n\tfsmonitor = \": >\$M; false\"\n" >"$1"; }

@@ -123,6 +123,8 @@ func Cases() []Case {
 	for _, line := range [...][2]string{
 		{".tool-versions", "node path:./evil"}, {"rust-toolchain.toml", `path = "evil"`}, {".yarnrc.yml", "yarnPath: ./evil.cjs"}, {"gradle.properties", "org.gradle.jvmargs=-javaagent:x.jar"},
 		{".pylintrc", "init-hook=x"}, {"mypy.ini", "plugins = ./evil.py"}, {".python-version", "./evil"}, {".bazelversion", "evil/7.0.0"}, {".bundle/config", "BUNDLE_GEMFILE: evil"},
+		{".ruby-version", "../../p/evil"}, {".nvmrc", "path:./evil"}, {".prototools", "x = \"file://./evil.toml\""}, {".flake8", "paths = ."}, {".golangci.yml", "custom:"}, {".sqlfluff", "library_path = ."},
+		{".ansible-lint", "rulesdir: [.]"}, {".gitlint", "extra-path=evil.py"}, {".secrets.baseline", "file://evil.py"}, {".project", "<name>org.eclipse.ui.externaltools.ExternalToolBuilder</name>"},
 		{"pnpm-workspace.yaml", "scriptShell: ./evil"}, {".htaccess", "php_value auto_prepend_file evil.php"},
 	} {
 		add(line[0], line[1])
@@ -161,4 +163,9 @@ rust-analyzer.toml .bsp/x.json buildServer.json .sourcekit-lsp/config.json hie.y
 omnisharp.json .yarn/sdks/eslint/x.js .factorypath .emacs.desktop .gnus.el Session.vim .SpaceVim.d/init.toml .lite_project.lua .atom/init.js .tm_properties .kateproject sub/.latexmkrc
 latexmkrc ansible.cfg .pdm-python .bundle/plugin/index .corepack.env .sbtrc renv/activate.R .claude-plugin/plugin.json gptme.toml .pi/extensions/x.ts .qoder/x .iflow/settings.json
 codebuff.json .aiassistant/rules/x.md firebender.json .gitlab/duo/mcp.json .taskcluster.yml bitrise.yml ci_scripts/ci_post_clone.sh .packit.yaml .local/share/nvim/site/plugin/x.lua
-.local/share/fish/vendor_conf.d/x.fish .mozilla/native-messaging-hosts/x.json .nvm/nvm.sh .config/gh/config.yml .rhosts .k5login .mailfilter .kube/kuberc`
+.local/share/fish/vendor_conf.d/x.fish .mozilla/native-messaging-hosts/x.json .nvm/nvm.sh .config/gh/config.yml .rhosts .k5login .mailfilter .kube/kuberc
+.yash_profile .elvish/rc.elv .gitk .netrc .asoundrc .gemrc .config/husky/init.sh .config/pipewire/pipewire.conf .env.yarn .powenv .flox/env/manifest.toml bin/hermit.hcl mise/config.local.toml
+user.bazelrc .aspect/cli/config.yaml .buckconfig.d/x .pants.bootstrap .plzconfig.local .mill-jvm-opts gradle/gradle-daemon-jvm.properties .lsp/config.edn .joyride/scripts/workspace_activate.cljs
+.nrepl.edn erlang_ls.config gtags.conf .lefthookrc .gitpod/automations.yaml .ona/automations.yaml bamboo-specs/bamboo.yaml vercel.json .ebextensions/x.config appspec.yml .devin/x .ruler/x.md
+.cproject .settings/language.settings.xml CMakeLists.txt.user .luarocks/config-5.4.lua ipython_config.py profile_default/startup/x.py .re.pl/repl.rc .csirc .clinit.cl .swiplrc .gprc finish.m
+.spiceinit`

@@ -25,6 +25,7 @@ type Classifier struct {
 	watched map[string]watched // by path
 	linked  bool               // watched has the roots' own links
 	git     map[string]isGit   // results of isGit, by directory
+	below   map[string]bool    // results of inGit, by directory
 	made    map[string]string  // results of becomesAt
 	listed  map[string][]string
 	last    string            // the directory of the last change
@@ -55,7 +56,7 @@ func MayBeGit(name string) bool {
 // special reports whether a name has a meaning for git.
 func special(name string) bool {
 	switch name {
-	case "hooks", "config", "config.worktree", "commondir", "head", "objects", "refs":
+	case "hooks", "config", "config.worktree", "commondir", "head", "objects", "refs", "strategy", "opts", "git-rebase-todo", "apply-opt":
 		return true
 	}
 	return false
@@ -65,7 +66,8 @@ func special(name string) bool {
 // files.
 func (c *Classifier) Repository(dir string) { c.repos = append(c.repos, dir) }
 
-// Plain reports, at little cost and for most paths, that no change there runs later. The path is relative to a root.
+// Plain reports, at little cost and for most paths, that no change there runs later, unless it is a link. The path is
+// relative to a root.
 func (c *Classifier) Plain(root, p string) bool {
 	c.lead()
 	dir, base := "", p
@@ -109,7 +111,7 @@ func (c *Classifier) Reason(ch Change) string {
 	dir, base := path.Split(ch.Path)
 	c.enter(strings.TrimSuffix(dir, "/"))
 	base = strings.ToLower(base)
-	if c.plain && !c.interesting(base) && !isSystem(ch.Path) {
+	if c.plain && ch.Kind == File && !c.interesting(base) && !isSystem(ch.Path) {
 		return ""
 	}
 	elems := append(slices.Clip(c.elems), base)

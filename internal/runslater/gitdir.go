@@ -14,7 +14,7 @@ const (
 	reasonConfig = "git configuration: "
 	reasonGitDir = "makes its directory a git directory"
 	reasonElse   = "leads git elsewhere"
-	reasonTodo   = "executed when the rebase goes on"
+	reasonTodo   = "executed when git goes on"
 )
 
 // isGit says whether a directory is a git directory in each view. part: in one of them it has a part of a repository,
@@ -41,14 +41,14 @@ func (c *Classifier) gitReason(ch Change, elems []string) string {
 			data = true
 		}
 	}
-	if named >= 0 && ch.Kind != File {
+	if ch.Kind != File && (named >= 0 || c.inGit(path.Dir(ch.Path))) {
 		if base == "head" && strings.HasPrefix(c.New.Target(ch.Path), "refs/") {
 			return ""
 		}
 		return reasonLink
 	}
 	for i, e := range elems {
-		if !special(e) && e != "git-rebase-todo" && e != "strategy" && e != "opts" {
+		if !special(e) {
 			continue
 		}
 		if reason := c.gitName(ch, elems, i, upTo(i), named >= 0 && named < i, data); reason != "" {
@@ -99,14 +99,17 @@ func (c *Classifier) gitName(ch Change, elems []string, i int, dir string, below
 		return c.commonDir(dir)
 	case "head", "objects", "refs":
 		return c.becomesAt(dir, e)
-	case "strategy", "opts":
-		if state := path.Base(dir); (state == "rebase-merge" || state == "sequencer") && (in || c.isGit(path.Dir(dir)).now) {
-			return c.strategy(ch)
-		}
-	case "git-rebase-todo":
-		if in {
-			return c.todo(ch)
-		}
+	}
+	if !in && !c.isGit(path.Dir(dir)).now {
+		return ""
+	}
+	switch path.Base(dir) + "/" + e {
+	case "rebase-merge/strategy", "sequencer/opts":
+		return c.strategy(ch)
+	case "rebase-apply/apply-opt":
+		return c.applyOptions(ch)
+	case "rebase-merge/git-rebase-todo":
+		return c.todo(ch)
 	}
 	return ""
 }
@@ -130,6 +133,20 @@ func (c *Classifier) isGit(dir string) isGit {
 	}
 	c.git[dir] = g
 	return g
+}
+
+// inGit reports whether a directory is a git directory with any name, or in one, and not in a work tree in one.
+func (c *Classifier) inGit(dir string) bool {
+	in, known := c.below[dir]
+	if !known && c.root(dir) != "" {
+		g := c.isGit(dir)
+		in = g.old || g.now || c.New.Kind(path.Join(dir, ".git")) == Missing && c.inGit(path.Dir(dir))
+		if c.below == nil {
+			c.below = map[string]bool{}
+		}
+		c.below[dir] = in
+	}
+	return in
 }
 
 // validHead reports whether git accepts a file as HEAD.
@@ -335,6 +352,21 @@ func (c *Classifier) strategy(ch Change) string {
 		if e.key == "options.strategy" && !slices.Contains(strategies, e.value) {
 			return reasonTodo
 		}
+	}
+	return ""
+}
+
+// patchOptions are the options of git apply that git am accepts. Others write to any path.
+var patchOptions = []string{"-p", "-C", "--whitespace=", "--directory=", "--exclude=", "--include=", "--ignore-whitespace", "--ignore-space-change", "--reject"}
+
+// applyOptions decides about the options of an interrupted git am.
+func (c *Classifier) applyOptions(ch Change) string {
+	text, ok := c.New.Read(ch.Path)
+	for word := range strings.FieldsSeq(text) {
+		ok = ok && slices.ContainsFunc(patchOptions, func(option string) bool { return strings.HasPrefix(strings.Trim(word, "'"), option) })
+	}
+	if !ok {
+		return reasonTodo
 	}
 	return ""
 }

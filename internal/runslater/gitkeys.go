@@ -22,7 +22,9 @@ func executingKey(key string) bool {
 	case "core.gitproxy", "core.sshcommand", "interactive.difffilter", "init.templatedir", "include.path",
 		"includeif.path", "http.cookiefile", "sendemail.smtpserver", "difftool.path", "mergetool.path", "man.path",
 		"browser.path", "instaweb.httpd", "instaweb.modulepath", "lfs.path", "lfs.args", "lfs.standalonetransferagent",
-		"svn.authorsprog", "svn-remote.authorsprog":
+		"svn.authorsprog", "svn-remote.authorsprog",
+		"mergetool.layout", "difftool.layout", // git's shell evaluates it
+		"rebase.instructionformat": // with a newline it adds lines to the list of what a rebase does
 		return true
 	}
 	return false
@@ -39,6 +41,8 @@ func (e *entry) executes(at string, roots []string) bool {
 		return false
 	case section == "core" && name == "worktree":
 		return !submodulePlace(at, e.value, roots)
+	case (section == "merge" || section == "diff") && sub == "" && strings.HasSuffix(name, "tool"):
+		return strings.Contains(e.value, "/") // git's shell reads a file of this name
 	case section == "submodule" && name == "update":
 		return strings.HasPrefix(e.value, "!")
 	case section == "protocol" && name == "allow":

@@ -28,7 +28,7 @@ var classes = []class{
 	{reason: "shell startup file", scope: own, patterns: `
 		.bashrc .bash_profile .bash_login .bash_logout .bash_aliases .bash_completion .bashrc.d/** .profile .profile.d/** .login .logout .shrc
 		.kshrc .mkshrc .cshrc .tcshrc .zshrc .zshenv .zprofile .zlogin .zlogout .zsh/** .zshrc.d/** .zfunctions/** .oh-my-zsh/** .p10k.zsh .xonshrc .inputrc
-		*.zwc .zcompdump* .zprezto/** .zplug/** .zinit/** .zim/** .antidote/** .bash_it/** .oh-my-bash/** .bash_completion.d/** .config/bash_completion
+		*.zwc .zcompdump* .yashrc .yash_profile .elvish/** .blerc .zprezto/** .zplug/** .zinit/** .zim/** .antidote/** .bash_it/** .oh-my-bash/** .bash_completion.d/** .config/bash_completion
 		.config/fish/** .config/nushell/** .config/elvish/** .config/powershell/** .config/xonsh/** .config/bash/** .config/zsh/**
 		.config/environment.d/** .config/starship.toml .pam_environment .lessfilter .lesskey .config/lesskey`},
 	{reason: "login session", scope: own, patterns: `
@@ -37,21 +37,24 @@ var classes = []class{
 		.config/i3/** .config/sway/** .config/hypr/** .config/awesome/** .config/bspwm/** .config/openbox/** .config/qtile/** .config/xmonad/**
 		.config/herbstluftwm/** .config/niri/** .config/river/** .config/labwc/** .config/polybar/** .config/waybar/** .config/sxhkd/** .config/rofi/**
 		.config/kitty/** .config/alacritty/** .config/wezterm/** .config/ghostty/** .config/zellij/** .i3/** .sway/** .xmonad/** .fluxbox/** .fvwm/**
-		.hammerspoon/** .skhdrc .yabairc .xbindkeysrc .conkyrc .wezterm.lua .alacritty.toml .alacritty.yml`},
+		.config/foot/** .config/terminator/** .config/dunst/** .config/kanshi/** .config/lxsession/** .config/pipewire/** .config/wireplumber/** .config/pulse/** .local/share/konsole/**
+		.xresources .xdefaults .hammerspoon/** .skhdrc .yabairc .xbindkeysrc .conkyrc .wezterm.lua .alacritty.toml .alacritty.yml`},
 	{reason: "program of the home directory", scope: own, patterns: `
 		.local/bin/** .local/lib/** .cargo/bin/** .npm-global/** .ssh/** .gnupg/** .aws/config .aws/credentials .kube/config .docker/config.json .docker/cli-plugins/** .forward .procmailrc .mailcap .muttrc
 		.mbsyncrc .msmtprc .fetchmailrc .curlrc .wgetrc .ripgreprc .terraformrc .config/go/env .m2/settings.xml .m2/extensions.xml .gradle/init.gradle
 		.gradle/init.gradle.kts .gradle/init.d/** .config/mpv/** .config/ranger/** .config/lf/** .config/vifm/** .config/nnn/** .config/mc/** .config/pip/**
-		.config/ncmpcpp/** .config/lazygit/** .config/htop/** .config/procps/** .weechat/** .irssi/**`},
+		.config/ncmpcpp/** .config/lazygit/** .config/htop/** .config/procps/** .weechat/** .irssi/** .gitk .netrc .asoundrc .gemrc .vagrant.d/** .mutt/**
+		.neomuttrc .config/mutt/** .config/neomutt/** .config/aerc/** .config/newsboat/** .config/notmuch/** .config/husky/** .config/nixpkgs/** .config/home-manager/**`},
 	{reason: "tmux or screen settings", scope: own, patterns: `.tmux.conf .tmux.conf.local .tmux/** .config/tmux/** .screenrc .byobu/** .byoburc`},
 
 	// direnv asks about .envrc only: not about what that loads.
 	{reason: "direnv", patterns: `.envrc .direnvrc .config/direnv/** .envrc.local .envrc.private .envrc.user`},
 	{reason: "direnv", scope: own, patterns: `flake.nix shell.nix devenv.nix devenv.local.nix devenv.yaml .direnv/**`},
 	{reason: "nsrun settings", patterns: `.nsrun.toml nsrun/config.toml .config/nsrun/**`},
-	{reason: "loaded as environment", scope: own, patterns: `.env .autoenv.zsh .autoenv_leave.zsh .autoenv .autoenv.leave .env.leave .rbenv-vars .rvmrc .shadowenv.d/**`},
-	{reason: "mise or asdf", patterns: `.mise.toml mise.toml .mise.*.toml mise.*.toml .mise/** mise/config.toml .config/mise/** .config/mise.toml .rtx.toml .asdfrc`},
+	{reason: "loaded as environment", scope: own, patterns: `.env .autoenv.zsh .autoenv_leave.zsh .autoenv .autoenv.leave .env.leave .env.yarn .rbenv-vars .rvmrc .shadowenv.d/** .powrc .powenv .pumaenv .flox/** bin/activate-hermit bin/hermit.hcl`},
+	{reason: "mise or asdf", patterns: `.mise.toml mise.toml .mise.*.toml mise.*.toml .mise/** mise/config.toml mise/config.*.toml mise/conf.d/** .miserc.toml .config/miserc.toml .config/mise/** .config/mise.toml .rtx.toml .asdfrc`},
 	{reason: "mise or asdf", patterns: `.tool-versions`, lines: []string{"*path:", "*ref:"}},
+	{reason: "proto plugin", patterns: `.prototools`, lines: []string{"*://"}},
 	{reason: "rustup toolchain", patterns: `rust-toolchain rust-toolchain.toml`, lines: []string{"*path", "*/"}},
 
 	{reason: "VS Code settings", scope: own, patterns: `.vscode/** *.code-workspace .vscode-server/** .vscode-oss/** .config/code/** .config/vscodium/** .vs/tasks.vs.json .vs/launch.vs.json .theia/**`},
@@ -61,7 +64,7 @@ var classes = []class{
 		.luarc.json .luarc.jsonc .neoconf.json .nlsp.json .ycm_extra_conf.py .config/sublime-text/** .config/kak/** .kakrc .nanorc .config/nano/** .config/micro/**`},
 	{reason: "vim settings", patterns: `.exrc .nexrc .nvimrc .nvim.lua .vimrc .gvimrc _vimrc _exrc .lvimrc .local.vimrc .lazy.lua .vim/** .config/nvim/** .config/vim/** .vimspector.json`, scope: own},
 	{reason: "emacs settings", patterns: `.dir-locals.el .dir-locals-2.el .emacs .emacs.el .emacs.d/** .config/emacs/** .config/doom/** .doom.d/** .spacemacs .spacemacs.d/**`},
-	{reason: "development container", scope: own, patterns: `.devcontainer/** .devcontainer.json .gitpod.yml .gitpod.dockerfile .devfile.yaml devfile.yaml .replit .idx/** .codesandbox/** .stackblitzrc`},
+	{reason: "development container", scope: own, patterns: `.devcontainer/** .devcontainer.json .gitpod.yml .gitpod/** .ona/** .gitpod.dockerfile .devfile.yaml devfile.yaml .replit .idx/** .codesandbox/** .stackblitzrc`},
 
 	{reason: "Claude settings", scope: own, patterns: `.claude/** .claude.json .mcp.json .config/claude/**`},
 	{reason: "Cursor settings", scope: own, patterns: `.cursor/** .cursorrules`},
@@ -81,35 +84,45 @@ var classes = []class{
 		.prow.yaml .zuul.yaml .zuul.d/** zuul.yaml zuul.d/** .harness/** .readthedocs.yml .readthedocs.yaml .cloudbuild/** .onedev-buildspec.yml .screwdriver.yaml screwdriver.yaml`},
 	{reason: "run by git hooks", scope: own, patterns: `
 		.pre-commit-config.yaml .pre-commit-config.yml prek.toml .husky/** .huskyrc* husky.config.* .githooks/** .git-hooks/** lefthook.* .lefthook.* lefthook-local.*
-		.lefthook-local.* .lefthook/** .lefthook-local/** .lintstagedrc* lint-staged.config.* .simple-git-hooks.* simple-git-hooks.* .overcommit.yml .commitlintrc* commitlint.config.*
+		.lefthook-local.* .lefthookrc .lefthook/** .lefthook-local/** .lintstagedrc* lint-staged.config.* .simple-git-hooks.* simple-git-hooks.* .overcommit.yml .commitlintrc* commitlint.config.*
 		captainhook.json grumphp.yml grumphp.yml.dist .rusty-hook.toml rusty-hook.toml .cargo-husky/** hk.pkl .czrc .cz.toml .cz-config.js`},
 	{reason: "settings of a version control", scope: own, patterns: `.hg/hgrc`, harmless: []string{"[paths]", "default", "default-push", "[ui]"}},
 	{reason: "settings of a version control", scope: own, patterns: `.hgrc .hg/hgrc-not-shared .hg/sharedpath .sl/config .jjconfig.toml .jj/repo/config.toml .jj/repo/workspace-config.toml .config/jj/** .p4config .bzr/branch/branch.conf _darcs/prefs/defaults .arcconfig .fossil-settings/**`},
 
 	{reason: "npm runs it", scope: own, patterns: `.npmrc .pnpmrc`, lines: []string{
 		"script-shell", "shell", "node-options", "git", "editor", "viewer", "init-module", "onload-script", "globalconfig", "userconfig", "prefix", "pnpmfile", "node-gyp", "python", "tokenhelper", "npm-path", "use-node-version", "node-path", "browser"}},
-	{reason: "yarn runs it", scope: own, patterns: `.yarnrc .yarnrc.yml`, lines: []string{"*yarnpath", "*yarn-path", "*plugins", "*path:", "*script-shell", "*nodeoptions"}},
+	{reason: "yarn runs it", scope: own, patterns: `.yarnrc .yarnrc.yml`, lines: []string{"*yarnpath", "*yarn-path", "*plugins", "*path:", "*script-shell", "*nodeoptions", "*injectenvironmentfiles"}},
 	{reason: "yarn runs it", scope: own, patterns: `.yarn/releases/** .yarn/plugins/**`},
 	{reason: "pnpm runs it", scope: own, patterns: `.pnpmfile.cjs .pnpmfile.mjs pnpmfile.js`},
 	{reason: "pnpm runs it", scope: own, patterns: `pnpm-workspace.yaml .config/pnpm/config.yaml`, lines: []string{
 		"*pnpmfile", "*scriptshell", "*nodeoptions", "*configdependencies", "*usenodeversion", "*nodedownloadmirrors"}},
 	{reason: "bun runs it", scope: own, patterns: `bunfig.toml .bunfig.toml`, lines: []string{"*preload"}},
 	{reason: "cargo settings", scope: own, patterns: `.cargo/config.toml .cargo/config`},
-	{reason: "bazel settings", scope: own, patterns: `.bazelrc .bazeliskrc tools/bazel .buckconfig .buckconfig.local`},
-	{reason: "JVM build settings", scope: own, patterns: `.mvn/** gradle/wrapper/gradle-wrapper.jar gradle/wrapper/gradle-wrapper.properties .jvmopts .sbtopts`},
+	{reason: "bazel settings", scope: own, patterns: `.bazelrc *.bazelrc .bazeliskrc tools/bazel .aspect/** .buckconfig .buckconfig.local .buckconfig.d/**`},
+	{reason: "pants or please runs it", scope: own, patterns: `.pants.bootstrap .pants.rc .plzconfig .plzconfig.*`},
+	{reason: "JVM build settings", scope: own, patterns: `.mill-jvm-opts .mill-opts .config/mill-jvm-opts .config/mill-opts gradle/gradle-daemon-jvm.properties .mvn/** gradle/wrapper/gradle-wrapper.jar gradle/wrapper/gradle-wrapper.properties .jvmopts .sbtopts`},
 	{reason: "JVM build settings", scope: own, patterns: `gradle.properties`, lines: []string{"jvmargs", "home", "systemprop"}},
 
 	{reason: "language server settings", scope: own, patterns: `
 		rust-analyzer.toml .rust-analyzer.toml .bsp/** buildserver.json .sourcekit-lsp/** hie.yaml .hie-bios .merlin .solargraph.yml .ruby-lsp/** ruby_lsp/**
-		.phpactor.json .phpactor.yml omnisharp.json .yarn/sdks/** .factorypath .metals/**`},
+		.phpactor.json .phpactor.yml omnisharp.json .lsp/config.edn .joyride/** .nrepl.edn erlang_ls.config erlang_ls.yaml gtags.conf .globalrc .yarn/sdks/** .factorypath .metals/**`},
 	{reason: "editor settings", scope: own, patterns: `
 		.emacs.desktop .abbrev_defs .gnus .gnus.el .eshell/** .spacevim.d/** .vimprj session.vim .lvim.lua .nvim/** .config/lvim/** .lite_project.lua .lite_project/**
-		.config/lite-xl/** .config/vis/** .textadept/** .atom/** .pulsar/** .tm_properties .kateproject .spyproject/** .qtcreator/** .lapce/** .config/rstudio/** *.suo`},
+		.config/lite-xl/** .config/vis/** .textadept/** .atom/** .pulsar/** .tm_properties .kateproject .spyproject/** .qtcreator/** .lapce/** .config/rstudio/** *.suo .cproject .settings/language.settings.xml cmakelists.txt.user`},
+	{reason: "editor settings", scope: own, patterns: `.project`, lines: []string{"*externaltoolbuilder"}},
 	{reason: "latexmk runs it", scope: own, patterns: `.latexmkrc latexmkrc`},
 	{reason: "pylint runs it", scope: own, patterns: `.pylintrc pylintrc .pylintrc.toml pylintrc.toml`, lines: []string{"init-hook", "load-plugins"}},
+	{reason: "flake8 runs it", scope: own, patterns: `.flake8`, lines: []string{"flake8:local-plugins", "paths"}},
+	{reason: "golangci-lint runs it", scope: own, patterns: `.golangci.yml .golangci.yaml .golangci.toml .golangci.json`, lines: []string{"custom", "*.custom", "*.so"}},
+	{reason: "sqlfluff runs it", scope: own, patterns: `.sqlfluff`, lines: []string{"library-path"}},
+	{reason: "ansible runs it", scope: own, patterns: `.ansible-lint .ansible-lint.yml`, lines: []string{"rulesdir"}},
+	{reason: "run by git hooks", scope: own, patterns: `.gitlint`, lines: []string{"extra-path"}},
+	{reason: "run by git hooks", scope: own, patterns: `.secrets.baseline`, lines: []string{"*file://"}},
 	{reason: "mypy runs it", scope: own, patterns: `mypy.ini .mypy.ini`, lines: []string{"plugins", "python-executable"}},
 	{reason: "ansible runs it", scope: own, patterns: `ansible.cfg .ansible.cfg`},
 	{reason: "names an interpreter", scope: own, patterns: `.python-version .python-versions`, lines: []string{"*/"}},
+	{reason: "names an interpreter", scope: own, patterns: `
+		.ruby-version .node-version .nvmrc .go-version .java-version .perl-version .php-version .swift-version .terraform-version`, lines: []string{"*../", "*path:", "*ref:"}},
 	{reason: "names an interpreter", scope: own, patterns: `.pdm-python`},
 	{reason: "names a version of bazel", scope: own, patterns: `.bazelversion`, lines: []string{"*/"}},
 	{reason: "bundler runs it", scope: own, patterns: `.bundle/plugin/**`},
@@ -120,21 +133,23 @@ var classes = []class{
 	{reason: "web server settings", scope: own, patterns: `.htaccess`, lines: []string{"*php_value", "*php_admin", "*sethandler", "*addhandler", "*action", "*execcgi"}},
 	{reason: "agent settings", scope: own, patterns: `
 		.claude-plugin/** gptme.toml .gptme/** .pi/** .qoder/** .iflow/** iflow.md .codebuff/** codebuff.json .aiassistant/** .firebender/** firebender.json .rovodev/**
-		.codebuddy/** .lingma/** .antigravity/** .vibe/** .grok/** .letta/** .serena/** .gitlab/duo/** mcp_config.json mcp_settings.json cline_mcp_settings.json`},
+		.codebuddy/** .lingma/** .antigravity/** .vibe/** .grok/** .letta/** .serena/** .devin/** .sourcegraph/** .refact/** .qodo/** .ruler/** .rulesync/** .kilocoderules* replit.md .gitlab/duo/** mcp_config.json mcp_settings.json cline_mcp_settings.json`},
 	{reason: "built when it is pushed", scope: top, patterns: `
 		.taskcluster.yml .bazelci/** .evergreen.yml .evergreen/** .kokoro/** .vela.yml .vela.yaml .scrutinizer.yml bitrise.yml codemagic.yaml ci_scripts/** .eas/workflows/**
-		.packit.yaml .packit.yml packit.yaml .copr/** .obs/workflows.yml amplify.yml netlify.toml .platform.app.yaml .upsun/** shippable.yml`},
+		.packit.yaml .packit.yml packit.yaml .copr/** .obs/workflows.yml amplify.yml netlify.toml .platform.app.yaml .upsun/** shippable.yml bamboo-specs/** .buddy/** buddy.yml vercel.json heroku.yml render.yaml
+		.ebextensions/** .platform/hooks/** appspec.yml .vsts-ci.yml`},
 	{reason: "program of the home directory", scope: own, patterns: `
 		.local/share/bash-completion/** .local/share/fish/** .local/share/nvim/** .local/share/gh/** .local/share/helm/** .local/share/thumbnailers/** .local/share/gnome-shell/**
 		.local/share/jupyter/** .mozilla/native-messaging-hosts/** .config/gh/** .config/nix/** .config/containers/** .config/helm/** .config/k9s/** .config/qutebrowser/**
 		.cargo/env .nvm/** .pyenv/** .rbenv/** .asdf/** .sdkman/** .rvm/** .volta/** .bun/bin/** .deno/bin/** .krew/** .terraform.d/** .kube/kuberc .aws/cli/alias
 		.fzf.bash .fzf.zsh .zimrc .zpreztorc .antigenrc .zsh_plugins.zsh .urxvt/** .mailrc .mailfilter .qmail .lftprc .offlineimaprc .rhosts .shosts .k5login .tigrc`},
 
-	{reason: "debugger startup file", scope: own, patterns: `.gdbinit .gdbearlyinit .config/gdb/** .lldbinit .lldbinit-* .cgdb/** .pdbrc .pdbrc.py .perldb .radare2rc .rizinrc .rdbgrc .byebugrc`},
+	{reason: "debugger startup file", scope: own, patterns: `.gdbinit .gdbearlyinit .config/gdb/** .lldbinit .lldbinit-* .cgdb/** .valgrindrc .pdbrc .pdbrc.py .perldb .radare2rc .rizinrc .rdbgrc .byebugrc`},
 	{reason: "interpreter startup file", scope: own, patterns: `
 		.irbrc .pryrc .railsrc .rprofile .renviron .rdata rprofile.site .ghci .haskeline .ocamlinit .utoprc .julia/config/** .sbclrc .eclrc .clisprc .ccl-init.lisp .guile
 		.racketrc .lein/** .clojure/** .erlang .iex.exs .octaverc startup.m .maxima/** maxima-init.mac .gnuplot .pythonrc .pythonrc.py
-		.pythonstartup .ipython/** .jupyter/** .config/ipython/** .config/matplotlib/** .phprc .psysh.php .config/psysh/** .user.ini .tclshrc .wishrc .luarc .swank.lisp`},
+		.pythonstartup .ipython/** .jupyter/** .config/ipython/** .config/matplotlib/** .phprc .psysh.php .config/psysh/** .user.ini .tclshrc .wishrc .luarc .swank.lisp
+		.luarocks/** ipython_config.py profile_default/startup/** .re.pl/** .csirc .clinit.cl .gforthrc .swiplrc .config/swi-prolog/** .gprc .gaprc .gap/** .sage/** .mapleinit finish.m .spiceinit .expect.rc`},
 	{reason: "client startup file", scope: own, patterns: `.psqlrc .sqliterc .my.cnf .mylogin.cnf .mongorc.js .mongoshrc.js .mc.menu .mc/** .config/pgcli/** .config/litecli/** .config/mycli/** .toprc`},
 }
 
