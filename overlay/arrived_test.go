@@ -60,7 +60,7 @@ cp -a src ../src2; cp -a lib ../lib2; echo other >../src2/in/f; echo other >../l
 	}
 }
 
-// wantUnlessConflict fails if a commit overwrites what is in the project, or the project could not take it for no reason.
+// wantUnlessConflict fails unless a commit succeeds or, with conflict, is refused and leaves the project as it was.
 func wantUnlessConflict(t testing.TB, s *Session, root string, conflict bool) {
 	t.Helper()
 	before := look(t, root)

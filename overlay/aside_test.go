@@ -61,7 +61,8 @@ func TestUndoByForce(t *testing.T) {
 	}
 }
 
-// What somebody changed since a commit is not lost by an undo where neither size nor time shows it, and is kept by force.
+// An undo keeps what somebody changed since the commit, even if size and time are as before. With force, the changed
+// file is kept aside.
 func TestUndoOfUnseen(t *testing.T) {
 	testenv.Leaks(t)
 	for name, c := range map[string]struct{ change, attribute, left string }{
@@ -108,8 +109,8 @@ func TestUndoOfUnseen(t *testing.T) {
 	}
 }
 
-// What a later commit replaced, and its undo put back, is the earlier commit's as before, whatever the session has since. What
-// somebody changed there since then is not.
+// After an undo of a later commit, the restored files belong to the earlier commit again, whatever the session
+// contains. Files that somebody changed since then do not.
 func TestUndoOfTwo(t *testing.T) {
 	testenv.Leaks(t)
 	for _, change := range []string{"", `printf mine >n/x; touch -r ../stamp n/x`} {
@@ -135,8 +136,8 @@ func TestUndoOfTwo(t *testing.T) {
 	}
 }
 
-// passTick waits until the file system has a newer time than that of all that was done in root: what is changed within one tick of
-// its clock cannot be told from what was done before.
+// passTick waits until the file system's clock is past the times of all files in root. Two changes within one tick of
+// the clock have the same time.
 func passTick(t *testing.T, root string) {
 	t.Helper()
 	probe := func() (st unix.Stat_t) {

@@ -116,8 +116,7 @@ func collectMore(s *Session) error {
 	return writeUpper(s, "g", "new\n")
 }
 
-// TestCopyStays: a copy that cannot be removed as a whole is not compared once more, because what is missing in it would
-// seem to be deleted.
+// TestCopyStays: a copy that could be removed only in part is not compared again. Its missing files would look deleted.
 func TestCopyStays(t *testing.T) {
 	testenv.Leaks(t)
 	if !tree.IsRoot() {
@@ -176,7 +175,8 @@ func TestReaderLeavesStoring(t *testing.T) {
 	wantChanges(t, s, "M f", "A g")
 }
 
-// TestPreserveAfterFullDisk: what a full disk, or a kill, left half written does not keep later versions from being kept.
+// TestPreserveAfterFullDisk: a version that was half written on a full disk, or by a killed process, does not prevent
+// later ones from being kept.
 func TestPreserveAfterFullDisk(t *testing.T) {
 	testenv.Leaks(t)
 	s := create(t, project(t, `echo 1 > f; echo 1 > g`))

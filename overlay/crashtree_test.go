@@ -57,8 +57,8 @@ func copyTo(from, to string, st *unix.Stat_t) error {
 			err = unix.Symlink(text, to)
 		}
 	case unix.S_IFREG:
-		// A process that another goroutine has just forked would have the files open until it executes something, and a
-		// commit copies files that are open anywhere instead of moving them.
+		// A process that another goroutine has just forked has the files open until it executes a program. A
+		// commit copies files that are open anywhere, instead of moving them.
 		syscall.ForkLock.RLock()
 		defer syscall.ForkLock.RUnlock()
 		var in, out *os.File

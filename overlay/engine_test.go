@@ -215,7 +215,7 @@ func wantLost(t *testing.T, s *Session) {
 	}
 }
 
-// What was written to a copy is found when the program was killed. Where the state directory holds no modes, the copy is
+// After the program was killed, the changes in a copy are found. If the state directory cannot store modes, the copy is
 // in memory.
 func TestKilledCopy(t *testing.T) {
 	root := project(t, `mkdir -p d/e; echo a > d/f; echo a > g; ln -s a l; echo a > h`)

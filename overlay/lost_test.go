@@ -53,8 +53,8 @@ func sightings(t testing.TB, dir string) map[string]sighted {
 	return all
 }
 
-// lossScript makes a shell script of random operations on a small tree. With old, it moves objects that are as old as the
-// project, in ../old, into it, and others out of it.
+// lossScript makes a shell script of random operations on a small tree. With old, it also moves objects that are as old
+// as the project from ../old into the project, and others out of it.
 func lossScript(r *rand.Rand, who string, n int, old bool) string {
 	names := []string{"a", "b", "c"}
 	path := func(depth int) string {

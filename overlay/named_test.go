@@ -12,8 +12,8 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// TestNamesOneByOne: what a commit does to one name of a file gives the others a new ctime, and is no conflict for what comes later:
-// for the rest of the session, for a session on it, and after an undo.
+// TestNamesOneByOne: committing one name of a file gives its other names a new ctime. That is no conflict for later
+// commits of the session, for a session on top of it, or after an undo.
 func TestNamesOneByOne(t *testing.T) {
 	testenv.Leaks(t)
 	const project3 = `echo text > a; ln a b; ln a x; echo other > o; ln -s to s; ln -P s t; mkfifo p; ln p q`
@@ -58,7 +58,7 @@ func TestNamesOneByOne(t *testing.T) {
 				}
 			})
 		}
-		// In one session, one change after the other, also where what is replaced is copied to another file system.
+		// One change after the other in one session. What is replaced may be copied to another file system.
 		for _, far := range []bool{false, true} {
 			t.Run(fmt.Sprint(first, ", in parts, far ", far), func(t *testing.T) {
 				root := project(t, project3)

@@ -13,8 +13,8 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// TestRemoveClosed: nothing of a session is open when it is removed. On NFS and FUSE what is open stays in its directory,
-// under another name, and the directory cannot be removed.
+// TestRemoveClosed: no file of a session is open when the session is removed. On NFS and FUSE an open file stays in its
+// directory under another name, so the directory cannot be removed.
 func TestRemoveClosed(t *testing.T) {
 	for name, remove := range map[string]func(s *Session) error{
 		"Remove": (*Session).Remove,

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOverlooked: a directory that may not be listed holds changes back; one that the machine could not list ends the walk.
+// TestOverlooked: a directory without permission to list it holds changes back. EIO, EMFILE or ENOMEM while listing
+// ends the walk.
 func TestOverlooked(t *testing.T) {
 	for _, c := range []struct {
 		errs   []error

@@ -10,8 +10,8 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/store"
 )
 
-// What the command saw when it began is not a conflict with what it made of it; what it cannot have seen is one, however
-// the session came to have the file.
+// A change that the command saw when it began is no conflict. A change that it cannot have seen is one, however the
+// session got the file.
 func TestSawTheEdit(t *testing.T) {
 	testenv.Once(t)
 	testenv.Leaks(t)

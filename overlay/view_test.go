@@ -321,13 +321,12 @@ func (c changeSet) below(k string) bool {
 	return slices.ContainsFunc(c.keys, func(have string) bool { return tree.Under(have, k) })
 }
 
-// committed compares a project with what the sandbox saw of it. Links are compared
-// between names that were committed. A new time alone is not a change, so unless all of them
-// were committed at once the project may have kept its own where nothing else changed;
-// and what has several names in the project still has one time.
+// committed compares a project with what the sandbox saw of it. It compares links between names that were committed. A
+// new time alone is not a change: unless all names were committed at once, the project may have kept its own time where
+// nothing else changed. All names of one file in the project still have one time.
 //
-// Names of one file of the project are several files for the sandbox, as long as it changes none: what it linked to them is linked to
-// that one file.
+// Names of one file of the project are several files for the sandbox until it changes one. A name that it linked to one
+// of them is linked to that one file.
 func (c changeSet) committed(project, seen, before view, all bool) []string {
 	first := map[[2]string]string{} // of the names that are linked before and after
 	for _, k := range slices.Sorted(maps.Keys(seen)) {

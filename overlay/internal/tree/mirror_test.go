@@ -46,8 +46,8 @@ func (d changingDir) File(name string, want Stat) (*File, error) {
 	return f, err
 }
 
-// TestMirrorOfChanging: a copy of a project that somebody changes meanwhile is made, without what went away and with what was
-// replaced.
+// TestMirrorOfChanging: a project can be copied while somebody changes it. The copy lacks what was removed meanwhile,
+// and has what was replaced.
 func TestMirrorOfChanging(t *testing.T) {
 	testenv.Leaks(t)
 	dir := testenv.Dir(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// TestRetimed: a new name of a file that gets another time has that. What has only the same number does not: a directory,
-// and a file of another root, which can be on another file system.
+// TestRetimed: a new name of a file with another time gets that time. A directory, or a file of another root, that has
+// only the same number does not: it can be on another file system.
 func TestRetimed(t *testing.T) {
 	const file, dir, was, after = 7, 8, 100, 200
 	new := func(root int, ino uint64) Node {
@@ -45,8 +45,8 @@ func TestRetimed(t *testing.T) {
 	}
 }
 
-// TestApart: a directory on another device than its root, which btrfs has within a mount, needs a stage of its own, also
-// where its time is changed before anything in it.
+// TestApart: a directory on another device than its root, such as a btrfs subvolume, needs a stage of its own. That
+// also holds if its time changes before anything in it does.
 func TestApart(t *testing.T) {
 	testenv.Leaks(t)
 	dir := testenv.Dir(t)
