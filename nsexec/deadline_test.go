@@ -51,8 +51,8 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// endsAt runs a script, and says how it ended and whether that was because its time was over. Between being asked to end
-// and being killed it has the delay.
+// endsAt runs a script that has the given delay between the request to end and being killed. It returns how the script
+// ended, and whether its time was over.
 func endsAt(t *testing.T, script string, after, delay time.Duration, limited bool) (timedOut bool, err error) {
 	t.Helper()
 	if !limited {

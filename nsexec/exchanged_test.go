@@ -38,8 +38,8 @@ func known(id mounts.FileID, p, up, work string) (list []mounts.Mount) {
 	return list
 }
 
-// TestExchanged: if a directory was exchanged with another one since somebody looked at it, neither is it mounted, nor is
-// anything mounted over it.
+// TestExchanged: if a directory was exchanged with another one after somebody looked at it, it is not mounted, and
+// nothing is mounted over it.
 func TestExchanged(t *testing.T) {
 	need(t, features.Overlay)
 	bothWays(t, func(t *testing.T, classic bool) {
@@ -134,8 +134,8 @@ func TestExchangedMeanwhile(t *testing.T) {
 	})
 }
 
-// TestPinnedAbove: what is mounted in a directory of the sandbox's own stays reachable for later steps when that directory
-// is bound onto itself.
+// TestPinnedAbove: a mount in a directory of the sandbox's own stays reachable for later steps after that directory is
+// bound onto itself.
 func TestPinnedAbove(t *testing.T) {
 	bothWays(t, func(t *testing.T, classic bool) {
 		dir := testenv.Dir(t)

@@ -43,8 +43,8 @@ func helpChown(args []string) int {
 	return 0
 }
 
-// TestChownElsewhere: ids that the sandbox lacks are refused with the error of outside; without the filter for them, with
-// another one.
+// TestChownElsewhere: chown(2) to ids that the sandbox lacks fails with the same error as outside. Without the filter
+// for them, the error is another one.
 func TestChownElsewhere(t *testing.T) {
 	testenv.NeedUser(t)
 	leaks(t)

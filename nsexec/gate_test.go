@@ -16,7 +16,8 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// TestGate: the command is executed when the gate has opened, and not before; where it stays closed nothing was executed.
+// TestGate: the command is executed once the gate has opened, not before. If the gate stays closed, nothing is
+// executed.
 func TestGate(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := testenv.Dir(t)

@@ -22,8 +22,8 @@ import (
 
 const memfdNoExec = "/proc/sys/vm/memfd_noexec"
 
-// helpNoMemfd starts a sandbox where no file in memory can be executed: by the sysctl, for which it must be in PID and mount
-// namespaces of its own, or by a filter that refuses to make any.
+// helpNoMemfd starts a sandbox where no file in memory can be executed. A sysctl forbids it, which needs PID and mount
+// namespaces of its own, or a filter refuses to make such files.
 func helpNoMemfd(args []string) int {
 	refuse := refuseMemfd
 	if args[0] == "sysctl" {

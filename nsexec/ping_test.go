@@ -38,8 +38,8 @@ func helpPing([]string) int {
 	return 0
 }
 
-// TestPing: a command can ping the hosts of a network namespace of its own without capabilities, where it has one id and
-// where it has another one. The control is a sandbox as bubblewrap makes it.
+// TestPing: a command without capabilities can ping the hosts of its own network namespace, whether it has one id or
+// another. The control is a sandbox as bubblewrap makes it.
 func TestPing(t *testing.T) {
 	leaks(t)
 	ping := func(change func(c *nsexec.Cmd)) string {
@@ -69,8 +69,8 @@ func helpPort([]string) int {
 	return 0
 }
 
-// TestPorts: root's command listens on ports below 1024 in its own network namespace, and no other one does. The controls
-// are sandboxes of which nsrun makes no settings, and where root gives the command another id.
+// TestPorts: only root's command listens on ports below 1024 in its own network namespace. The controls are sandboxes
+// without nsrun's settings, and ones in which root gives the command another id.
 func TestPorts(t *testing.T) {
 	leaks(t)
 	listen := func(change func(c *nsexec.Cmd)) bool {

@@ -29,8 +29,8 @@ func helpRefused([]string) int {
 	return 0
 }
 
-// TestRefusedIsNotKilled: to kill what was never cloned kills nothing. -1 in place of a process id killed everything that
-// the caller may send a signal to. It is tried where that is little.
+// TestRefusedIsNotKilled: killing a process that was never cloned kills nothing. With -1 as its process id, kill(2)
+// ended every process that the caller may send a signal to. The test runs where these are few.
 func TestRefusedIsNotKilled(t *testing.T) {
 	leaks(t)
 	c := helper("refused")

@@ -48,8 +48,8 @@ func TestShutdownAtAnyTime(t *testing.T) {
 	shutdowns.Wait()
 }
 
-// TestReadyLate: a sandbox that took too long to be made in advance is given up. The next command got it, and its reports
-// could not be read.
+// TestReadyLate: a sandbox that takes too long to be made in advance is given up. The next command used to get it, and
+// its reports could not be read.
 func TestReadyLate(t *testing.T) {
 	leaks(t)
 	if err := nsexec.ReadyLate(); !errors.Is(err, context.Canceled) {

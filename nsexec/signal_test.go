@@ -256,7 +256,8 @@ func TestStoppedLauncher(t *testing.T) {
 	check(t, c, "fine")
 }
 
-// TestIgnoredChildren: where the program ignores SIGCHLD, which whatever it executes inherits, the command's end is heard of.
+// TestIgnoredChildren: the end of a command is noticed even if the program ignores SIGCHLD. What it executes inherits
+// that.
 func TestIgnoredChildren(t *testing.T) {
 	leaks(t)
 	nsexec.Shutdown() // a launcher that inherits it

@@ -20,11 +20,11 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// What a command tries in namespaces of its own, to get at what its sandbox hides or keeps it from writing to. Each attack
-// begins in a process of its own: what one does to mounts the next one does not see.
+// A command makes namespaces of its own and tries to reach files that its sandbox hides or protects. Each attack begins
+// in a new process, so that its mounts do not affect the next one.
 
-// inUserNamespace runs this binary again with all its capabilities in a new mount namespace, and in a new user namespace too
-// where own says so; in the control the sandbox's own has them.
+// inUserNamespace runs this binary again with all its capabilities in a new mount namespace. With own, it is also in a
+// new user namespace. Without, as in the control, its capabilities are those in the sandbox's own user namespace.
 func inUserNamespace(name string, own bool, args ...string) (string, error) {
 	c := exec.Command("/proc/self/exe", args...)
 	c.Env = append(os.Environ(), helperEnv+"="+name)
@@ -50,8 +50,8 @@ func helpUserns(args []string) int {
 	return 0
 }
 
-// scene is what attacks are about: a directory with a file and a directory that are covered, a name that an overlay hides, and
-// a directory that is read-only.
+// scene is what attacks aim at: a file and a directory that are covered, a name that an overlay hides, and a read-only
+// directory.
 type scene struct{ dir, file, closed, home, readOnly string }
 
 func sceneOf(dir string) scene {
@@ -202,8 +202,8 @@ func init() {
 	}
 }
 
-// TestUserNamespaces: in namespaces that a command makes it gains nothing that its sandbox keeps from it. The control are the
-// same attacks with capabilities in the sandbox's own user namespace, to which the mounts belong.
+// TestUserNamespaces: in namespaces of its own, a command gains nothing that its sandbox denies it. The control runs
+// the same attacks with capabilities in the sandbox's own user namespace, which owns the mounts.
 func TestUserNamespaces(t *testing.T) {
 	testenv.NeedUser(t) // root, without capabilities, can map no id
 	leaks(t)
