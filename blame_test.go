@@ -162,8 +162,8 @@ func TestBlameForked(t *testing.T) {
 	}
 }
 
-// TestBlameOfForked: a process that ends without a word fails of what another one has said that it has forked, and that is still
-// there.
+// TestBlameOfForked: if a process ends without a message, the message of a process that it forked, and that still runs,
+// says why it failed.
 func TestBlameOfForked(t *testing.T) {
 	for _, tt := range []struct {
 		name, worker, said string
@@ -186,8 +186,8 @@ func TestBlameOfForked(t *testing.T) {
 	}
 }
 
-// TestBlameIsBounded: what a command is refused again and again, and elsewhere, takes no more memory of this process, and what it
-// fails of is known still.
+// TestBlameIsBounded: however often and wherever a command is refused something, this process keeps a bounded number of
+// refusals, and still knows the reason of the failure.
 func TestBlameIsBounded(t *testing.T) {
 	var b blame
 	p := attempts.Process{Host: 20, Above: []int{10}, Threads: 1}

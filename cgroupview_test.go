@@ -14,8 +14,8 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// strayCgroups are the lines of /proc/self/cgroup whose cgroup is not below the root of the mount that shows its hierarchy,
-// as programs look for it that want to know their limits.
+// strayCgroups are the lines of /proc/self/cgroup whose cgroup is not below the root of the mount that shows its
+// hierarchy. Programs that want to know their limits look there.
 func strayCgroups(t *testing.T, cgroup, mountinfo string) (stray []string) {
 	t.Helper()
 	for line := range strings.Lines(cgroup) {
@@ -45,9 +45,9 @@ func hasOption(options, all string) bool {
 	return true
 }
 
-// TestCgroupView: where a command sees the host's cgroup file systems, /proc says of its cgroups what is mounted there, also
-// in a cgroup that was made for it. With a preset that does not show them it knows its own as the root. The control is a
-// cgroup namespace over the host's mounts.
+// TestCgroupView: if a command sees the host's cgroup file systems, /proc names its cgroups as they are mounted there,
+// also for a cgroup that was made for the command. With a preset that does not show them, its own cgroup is the root.
+// The control is a cgroup namespace over the host's mounts.
 func TestCgroupView(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	p := filepath.Join(place(t), "p")

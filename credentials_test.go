@@ -28,8 +28,8 @@ import (
 // theToken is the secret; it must be nowhere but in requests to the host.
 const theToken = "very-secret-t0ken-4711"
 
-// secretHost is an HTTPS server that says whether requests have the secret. Its certificate is trusted by what looks for
-// trusted ones the first time.
+// secretHost is an HTTPS server that reports whether requests have the secret. A process that loads its trusted
+// certificates for the first time trusts it.
 func secretHost(t *testing.T) (at netip.AddrPort) {
 	t.Helper()
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -124,8 +124,8 @@ for p in /proc/[0-9]*; do
 done
 grep -arl very-secret-t0ken-471[1] "$PWD" "$HOME" /tmp /run /dev/shm 2>/dev/null; true`
 
-// TestCredentialUnseen: the secret is nowhere where the command looks, nor in what is kept of it. The control is a command
-// that is given the variable.
+// TestCredentialUnseen: the secret is in no place where the command looks, nor in what nsrun stores of the command. The
+// control is a command that is given the variable.
 func TestCredentialUnseen(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	at := secretHost(t)
@@ -147,8 +147,8 @@ func TestCredentialUnseen(t *testing.T) {
 	}
 }
 
-// TestCredentialFile: a secret in a file is hidden, whatever shows the directory around it. The control is a run without
-// the credential.
+// TestCredentialFile: a secret in a file is hidden even if a rule shows the directory around it. The control is a run
+// without the credential.
 func TestCredentialFile(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	at := secretHost(t)
@@ -177,7 +177,7 @@ func TestCredentialFile(t *testing.T) {
 	}
 }
 
-// TestCredentialAlone: the gateway is reached from its own sandbox only: not from the host, and not from another sandbox.
+// TestCredentialAlone: only its own sandbox reaches the gateway: neither the host nor another sandbox does.
 func TestCredentialAlone(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	at := secretHost(t)

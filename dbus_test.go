@@ -18,8 +18,8 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// sessionBus is a bus on which programs with the names org.example.Chosen, org.example.Chosen.Below and org.example.Other can
-// be started, and then leave a file of that name in the directory that it returns.
+// sessionBus is a bus that can start programs with the names org.example.Chosen, org.example.Chosen.Below and
+// org.example.Other. When one starts, it leaves a file of that name in the directory that sessionBus returns.
 func sessionBus(t *testing.T) (ran string) {
 	t.Helper()
 	for _, name := range []string{"dbus-daemon", "dbus-send", "xdg-dbus-proxy"} {
@@ -63,7 +63,7 @@ const busCommand = `dbus-send --print-reply --dest=org.freedesktop.DBus / org.fr
 for n in Chosen Chosen.Below Other; do dbus-send --print-reply --dest=org.example.$n / org.example.X.Y 2>&1 | grep -o 'AccessDenied\|exited\|ServiceUnknown' | head -n 1; done
 dbus-send --print-reply --dest=org.freedesktop.DBus /org/freedesktop/DBus org.freedesktop.DBus.UpdateActivationEnvironment dict:string:string:A,b >/dev/null 2>&1; echo $?`
 
-// TestDBus: a command sees and calls those programs on the session bus that are named, after a question, and no others. The
+// TestDBus: after a question, a command sees and calls only those programs on the session bus that are named. The
 // control is the bus itself.
 func TestDBus(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)

@@ -16,8 +16,9 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// TestExchangedRoot: somebody who owns the parent directory of a project exchanges it with another one after the session
-// was made. Whatever the engine, no command sees the other one, and none sees the project without its session.
+// TestExchangedRoot: the owner of the project's parent directory exchanges the project with another directory after the
+// session was made. With every engine, no command sees the other directory, and none sees the project without its
+// session.
 func TestExchangedRoot(t *testing.T) {
 	for _, engine := range []overlay.Engine{overlay.EngineOverlay, overlay.EngineTmpfs, overlay.EngineCopy} {
 		for _, control := range []bool{true, false} {

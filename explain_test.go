@@ -33,7 +33,7 @@ func tree(t *testing.T, dir string) (list []string) {
 	return list
 }
 
-// TestExplainMakesNothing: whoever asks what would be done finds the host as it was, also where a run makes directories.
+// TestExplainMakesNothing: Explain leaves the host as it was, even where a run makes directories.
 func TestExplainMakesNothing(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	for name, rule := range map[string]string{"nothing": "", "the cache directory": "home/.cache"} {

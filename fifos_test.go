@@ -17,8 +17,8 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// TestFIFOs: a command that puts a FIFO where nsrun looks at the project keeps no later command waiting for it. Either that runs, or
-// an error says what is there. The control is to open the FIFO as a file is opened.
+// TestFIFOs: a command that puts a FIFO where nsrun reads the project does not block later commands. They run, or an
+// error names the FIFO. The control opens the FIFO like a file.
 func TestFIFOs(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	var repository []string

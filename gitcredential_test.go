@@ -137,7 +137,7 @@ git push -q https://%s/repo.git main && git clone -q https://%[1]s/repo.git ../c
 	}
 }
 
-// TestGitCredentialWrong: git in the sandbox asks nobody for a password where the caller's does not do, or there is none.
+// TestGitCredentialWrong: if the password is wrong, or if there is none, git in the sandbox asks nobody for one.
 func TestGitCredentialWrong(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t)

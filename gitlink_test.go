@@ -41,8 +41,9 @@ func insideLink(names []string) int {
 	return 0
 }
 
-// TestGitLinks: git, which takes another inode number of a new link for an attack, has links with the number that the file had.
-// The control is another program: its first link has a number that git would die of, except for a file of the session.
+// TestGitLinks: git takes a new link with another inode number for an attack. So git's links have the number that the
+// file had. The control is another program: its first link has a number that would make git fail, except for a file of
+// the session.
 func TestGitLinks(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t, "old: x\n", "sub/old: x\n")
@@ -101,8 +102,8 @@ func insideReplace(names []string) int {
 	return 0
 }
 
-// TestLinksAtOnce: who replaces a file while another one links it loses nothing, and no temporary name is left. With git's name
-// links are made in another way.
+// TestLinksAtOnce: a process that replaces a file while another one links it loses nothing, and no temporary name
+// stays. Programs called git link in another way.
 func TestLinksAtOnce(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	var tree, names []string

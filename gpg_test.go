@@ -15,7 +15,7 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// gpgHome is the GNUPGHOME of somebody with the keys chosen@example.org and other@example.org, which have no passphrase.
+// gpgHome is a GNUPGHOME with the keys chosen@example.org and other@example.org, which have no passphrase.
 func gpgHome(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"gpg", "gpgconf", "gpg-agent"} {

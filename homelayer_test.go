@@ -39,8 +39,8 @@ func isAt(t *testing.T, dir, path string) {
 	})
 }
 
-// TestHomeLayers: commands of Runners, one after the other and many at once, have what those before them wrote below the home
-// directory; the zero Config has it read-only.
+// TestHomeLayers: commands of Runners, in sequence and at the same time, see what earlier commands wrote below the home
+// directory. With the zero Config the home directory is read-only.
 func TestHomeLayers(t *testing.T) {
 	testenv.NeedRoot(t) // the home directory must not be in a private place
 	need(t, features.Overlay)
@@ -82,8 +82,8 @@ func TestHomeLayers(t *testing.T) {
 	}
 }
 
-// TestOtherHome: where $HOME is another directory than the home directory that /etc/passwd has, commands can write to both, each
-// in a layer of its own, and what is hidden in one is hidden in the other.
+// TestOtherHome: if $HOME is not the home directory in /etc/passwd, commands can write to both, each in a layer of its
+// own. What is hidden in one is hidden in the other.
 func TestOtherHome(t *testing.T) {
 	testenv.NeedRoot(t)
 	need(t, features.Overlay)

@@ -39,8 +39,8 @@ func (a *answers) Approve(_ context.Context, q nsrun.Question) (nsrun.Answer, er
 	return a.answer, nil
 }
 
-// TestHostServices: commands have the sockets of services that are named, at a place that a variable tells them, and no others.
-// What gives away more is asked about, each time and before anything runs.
+// TestHostServices: commands get the sockets of the services that are named, at a path in a variable, and no others.
+// For services that give away more, each start asks before anything runs.
 func TestHostServices(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t)

@@ -25,8 +25,9 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// insideServe is a server on sockets, until its standard input ends. It says when it is there. "chroot=DIR", "bind=FROM=TO"
-// and "thread=DIR" change where the names behind them are: for the process, in its mount namespace, for one thread.
+// insideServe is a server on sockets that ends with its standard input. It says when it listens. "chroot=DIR",
+// "bind=FROM=TO" and "thread=DIR" change the directories that names refer to: for the process, in its mount namespace,
+// for one thread.
 func insideServe(args []string) int {
 	runtime.LockOSThread()
 	for _, name := range args {

@@ -11,7 +11,8 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// TestFoundAtOnce: what one of several commands that start at once finds out about the machine, the others try without as well.
+// TestFoundAtOnce: several commands start at once. What one of them finds that the machine lacks, the others do
+// without, too.
 func TestFoundAtOnce(t *testing.T) {
 	over := mounts.Overlay("/", "", "", "/home")
 	over.ReadOnly = true

@@ -43,8 +43,8 @@ func TestLandlock(t *testing.T) {
 	}
 }
 
-// TestLandlockHome: that there is no home layer without namespaces is said in the one notice about them, and only to whom would
-// have one.
+// TestLandlockHome: only a caller who would have a home layer is told that there is none without namespaces, in the one
+// notice about the backend.
 func TestLandlockHome(t *testing.T) {
 	needLandlock(t)
 	dir := place(t)
@@ -73,8 +73,8 @@ func TestLandlockHome(t *testing.T) {
 	}
 }
 
-// TestLandlockMessages: Landlock has one error for what is hidden and what is read-only. Error messages tell which it is, and the
-// flag.
+// TestLandlockMessages: Landlock returns the same error for what is hidden and what is read-only. nsrun's messages tell
+// which it is, and the flag.
 func TestLandlockMessages(t *testing.T) {
 	needLandlock(t)
 	dir, c := refusing(t)

@@ -271,7 +271,8 @@ func insideNames(args []string) int {
 	return 0
 }
 
-// TestLandlockOthersNames: sockets in the project, terminals, shared memory and temporary files of others are not a command's.
+// TestLandlockOthersNames: a command cannot use other processes' sockets in the project, terminals, shared memory and
+// temporary files.
 func TestLandlockOthersNames(t *testing.T) {
 	needLandlock(t)
 	testenv.Leaks(t, nsexec.Shutdown)

@@ -76,8 +76,8 @@ func received(t *testing.T) (at string, count *atomic.Int64) {
 	return p.LocalAddr().String(), count
 }
 
-// insideOutside tries what leads out of a sandbox: its arguments are a TCP port that may be allowed, one that is not, and a
-// UDP port. It prints what succeeded.
+// insideOutside tries to send out of a sandbox. Its arguments are a TCP port that may be allowed, one that is not, and
+// a UDP port. It prints what succeeded.
 func insideOutside(args []string) int {
 	allowed, other, udp := netip.MustParseAddrPort(args[0]), netip.MustParseAddrPort(args[1]), netip.MustParseAddrPort(args[2])
 	to := func(at netip.AddrPort) unix.Sockaddr {
@@ -245,8 +245,9 @@ func crowded(t *testing.T) netip.AddrPort {
 	return at
 }
 
-// insidePending connects sockets a second time while they are being connected, and afterwards, and has a thread that waits
-// for a connection handle a signal. Its arguments are servers: one that accepts, none, and a crowded one.
+// insidePending connects sockets a second time, both during and after the first connect(2), and has a thread that waits
+// for a connection handle a signal. Its arguments are three servers: one that accepts, a missing one, and one with a
+// full queue.
 func insidePending(args []string) int {
 	at := func(i int) unix.Sockaddr {
 		return &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: int(netip.MustParseAddrPort(args[i]).Port())}
@@ -313,7 +314,7 @@ func insidePending(args []string) int {
 	}
 }
 
-// TestLandlockPending: a command without namespaces finds the connections of its sockets as the kernel itself makes them.
+// TestLandlockPending: for a command without namespaces, pending connections behave as the kernel makes them behave.
 func TestLandlockPending(t *testing.T) {
 	needLandlock(t)
 	dir := place(t)
@@ -332,8 +333,9 @@ func TestLandlockPending(t *testing.T) {
 	}
 }
 
-// insideLinger leaves nsrun the last descriptor of a socket that lingers, with data that nobody takes: it sends that over
-// a socket for DNS queries, and closes others while nsrun connects them. Its argument is a server that reads nothing.
+// insideLinger leaves nsrun the last descriptor of a socket that lingers, with data that nobody reads. It sends that
+// descriptor over a socket for DNS queries, and closes others while nsrun connects them. Its argument is a server that
+// reads nothing.
 func insideLinger(args []string) int {
 	at := &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: int(netip.MustParseAddrPort(args[0]).Port())}
 	fill := func(fd int) {
@@ -385,8 +387,8 @@ func TestLandlockLinger(t *testing.T) {
 	}
 }
 
-// insideAsk asks a name server that does not exist for a name by UDP, with and without connect(2), and by TCP, and prints the
-// addresses.
+// insideAsk asks a name server that does not exist for a name, by UDP, with and without connect(2), and by TCP. It
+// prints the addresses.
 func insideAsk(args []string) int {
 	query, err := (&dnsmessage.Message{
 		Header:    dnsmessage.Header{ID: 7, RecursionDesired: true},
@@ -450,8 +452,8 @@ func TestLandlockQueries(t *testing.T) {
 	}
 }
 
-// insideNamed is a host with a name server and a web server, where it starts a command without namespaces. Its argument is
-// its directory.
+// insideNamed is a host with a name server and a web server, and starts a command without namespaces there. Its
+// argument is its directory.
 func insideNamed(args []string) int {
 	fail := func(err error) int { fmt.Println(err); return 1 }
 	conf := filepath.Join(args[0], "resolv.conf")
@@ -519,8 +521,8 @@ func answerAll(p net.PacketConn, address [4]byte) {
 	}
 }
 
-// TestLandlockNames: without namespaces, too, a rule with a name opens the addresses of that name, once the command has asked
-// for it.
+// TestLandlockNames: without namespaces, too, a rule with a name opens the addresses of that name once the command has
+// resolved it.
 func TestLandlockNames(t *testing.T) {
 	needLandlock(t)
 	for _, program := range []string{"ip", "bash", "mount"} {

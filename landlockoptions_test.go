@@ -53,7 +53,8 @@ func insideOptions([]string) int {
 	return 0
 }
 
-// TestLandlockOptions: no option of a socket leads packets of a command without a network elsewhere than to its own servers.
+// TestLandlockOptions: no socket option makes packets of a command without a network reach anything but its own
+// servers.
 func TestLandlockOptions(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	needLandlock(t)

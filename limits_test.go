@@ -76,7 +76,8 @@ func TestMemoryLimit(t *testing.T) {
 			testenv.Leaks(t, nsexec.Shutdown)
 			res := limited(t, nsrun.Config{NoPlayground: true}, nsrun.Limits{Memory: 48 << 20}, bomb+"; sleep 1000; echo survived")
 			l := limitOf(t, res, "memory")
-			// With cgroup v1 nsrun is told after the kernel has killed one process, and others may go on until then.
+			// With cgroup v1 nsrun is told after the kernel has killed one process. Others may go on until
+			// then.
 			survived := l.By != "cgroup v1" && strings.Contains(res.Stdout.String(), "survived")
 			if !l.Hit || !l.Killed || survived || res.ExitCode != 137 {
 				t.Errorf("%+v, exit code %d\n%s", l, res.ExitCode, res)
@@ -178,8 +179,8 @@ func TestOutputLimit(t *testing.T) {
 	}
 }
 
-// TestDiskLimit: a command that writes too much to its session, or makes too many files there, is killed, by which way ever
-// it does. The control writes less.
+// TestDiskLimit: a command that writes too much to its session, or makes too many files there, is killed, however it
+// writes. The control writes less.
 func TestDiskLimit(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	const most, files = 16 << 20, 300

@@ -115,8 +115,8 @@ func TestAllowNet(t *testing.T) {
 	})
 }
 
-// TestNothingLeft: commands that are not started, or run when the Runner is closed, leave nothing, though the next sandbox
-// is made before it is wanted.
+// TestNothingLeft: commands that are not started, or that run while the Runner is closed, leave nothing behind,
+// although the next sandbox is made in advance.
 func TestNothingLeft(t *testing.T) {
 	enforcers(t, func(t *testing.T, e nsrun.Enforcer) {
 		r := nsrun.NewRunner(nsrun.Config{

@@ -69,8 +69,8 @@ func BenchmarkRunDefault(b *testing.B) {
 	}
 }
 
-// BenchmarkRunLandlock is a command without namespaces, with the same files as BenchmarkRunDefault: finding out what is in
-// directories with secrets, the rules for all of it, and the filters.
+// BenchmarkRunLandlock is a command without namespaces, with the same files as BenchmarkRunDefault. It measures the
+// search for secrets in directories, the Landlock rules, and the filters.
 func BenchmarkRunLandlock(b *testing.B) {
 	if f := features.Get(features.LandlockScopes); f.Status != features.Yes {
 		testenv.Skip(b, string(f.Name), f.Why)

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestRefusedCalls: calls that a filter or a file system can refuse are made through package sys, which knows others that
-// serve. What is not part of nsrun, and what finds out whether there are such calls, makes them itself.
+// TestRefusedCalls: calls that a filter or a file system can refuse are made through package sys, which has
+// replacements. Programs that are not part of nsrun, and probes of these calls, make them directly.
 func TestRefusedCalls(t *testing.T) {
 	calls := []string{"Openat2", "Statx", "Renameat2", "Fsync", "Syncfs", "Getrandom"}
 	own := []string{"internal/sys", "internal/testenv", "internal/differ", "features", "bench", "test"}

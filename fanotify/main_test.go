@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 // disk is where temporary files are in the file system of other tests.
 var disk = os.TempDir()
 
-// ownFileSystem has temporary files be in a file system of these tests alone, if that can be watched as a whole: where others
-// write, too, as the packages do that are tested at the same time, they fill the queue.
+// ownFileSystem puts temporary files on a file system of their own, if it can be watched as a whole. Tests of other
+// packages run at the same time, and their writes to a shared file system fill the queue.
 func ownFileSystem() error {
 	dir := filepath.Join(disk, "own")
 	if err := os.Mkdir(dir, 0o755); err != nil {

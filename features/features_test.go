@@ -169,8 +169,8 @@ func harm(how string) {
 	if err != nil {
 		panic(err)
 	}
-	// The filter: load the call's number; each of those leads to the last line. Of clone3(2) only the probe's call does,
-	// which has a size of 0: the C library of a build with cgo makes its threads by clone3(2).
+	// The filter loads the call's number; each refused call leads to the last line. It refuses clone3(2) only with
+	// a size of 0, as the probe calls it: the C library of a build with cgo makes its threads by clone3(2).
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS},
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_CLONE3, Jf: 4},

@@ -166,7 +166,7 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-// TestEcho: a host that sends the secret back does not tell it to the client, wherever in the answer it is. The control is
+// TestEcho: if a host sends the secret back, the client does not get it, wherever in the answer it is. The control is
 // the host itself.
 func TestEcho(t *testing.T) {
 	h := newHost(t, func(w http.ResponseWriter, r *http.Request) {
@@ -207,7 +207,7 @@ func TestEcho(t *testing.T) {
 	}
 }
 
-// TestRange: a client does not get the secret in pieces, by asking for parts of an answer. The control is the host itself.
+// TestRange: a client cannot get the secret in pieces by asking for parts of an answer. The control is the host itself.
 func TestRange(t *testing.T) {
 	h := newHost(t, func(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, "", time.Time{}, strings.NewReader(r.Header.Get("Authorization")))

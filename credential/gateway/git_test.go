@@ -63,8 +63,8 @@ func TestGitRequests(t *testing.T) {
 	}
 }
 
-// TestGitHeaders: no header makes one of git's requests one for something else. The control is a credential that is not for git
-// only: there the header arrives.
+// TestGitHeaders: no header turns a git request into a request for something else. The control is a credential that is
+// not limited to git: there the header arrives.
 func TestGitHeaders(t *testing.T) {
 	h := newHost(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, strings.Join(slices.Sorted(maps.Keys(r.Header)), " "))
