@@ -453,8 +453,8 @@ func ExampleParseSandboxMode() {
 	// Output: preferred true
 }
 
-// A program's own setting names what becomes of writes below the home directory as configuration files do. With layer, the
-// caches of build tools are warm for the project's next command, and nothing outside of sandboxes has them.
+// The names are those of the key home in configuration files. With layer, the caches of build tools are warm for the
+// project's next command, and nothing outside of sandboxes sees them.
 func ExampleParseHome() {
 	mode, err := nsrun.ParseHome("layer")
 	if err != nil {

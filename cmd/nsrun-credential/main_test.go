@@ -76,8 +76,8 @@ func gateways() (pids []int) {
 	return pids
 }
 
-// TestCommandLine: nsrun run --credential has the program serve, by a flag and by the user's file. A project's file cannot
-// grant it.
+// TestCommandLine: a flag of nsrun run, or the user's file, makes the program serve a credential. A project's file
+// cannot.
 func TestCommandLine(t *testing.T) {
 	w := newWorld(t)
 	rule := w.at + "=env:MY_SETTING,header=X-Key,url=URL"
@@ -122,8 +122,8 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// TestProgram: the program does not have the secret where other users look, gets no signal of the command's, and ends when
-// nsrun does, however that ends.
+// TestProgram: the secret is nowhere that other users can look, the program gets no signals of the command's, and it
+// ends when nsrun does, however that ends.
 func TestProgram(t *testing.T) {
 	w := newWorld(t)
 	c := w.nsrun("run", "-q", "--discard", "--credential", w.at+"=env:MY_SETTING,header=X-Key,url=URL", "--", "bash", "-c",

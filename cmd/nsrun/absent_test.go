@@ -22,8 +22,8 @@ var secretFiles = []string{
 	".gradle/gradle.properties: signingPassword=" + hush, ".cache/huggingface/token: " + hush, ".cache/other: cached",
 }
 
-// TestAbsent: what is hidden below the home directory is absent, for a program that finds a file that it cannot open gives
-// up; of settings with secrets in them there is what is none.
+// TestAbsent: what is hidden below the home directory does not exist for commands, because programs fail if a file
+// exists that they cannot open. Of settings files with secrets, commands get copies without the secrets.
 func TestAbsent(t *testing.T) {
 	lodgers(t, secretFiles, func(l *lodger) {
 		for _, flags := range [][]string{nil, {"--direct"}} {

@@ -55,8 +55,8 @@ const signing = `ssh-add -L >k.pub; echo >f; if ssh-keygen -q -Y sign -n git -f 
 
 const askAgent = ", once, to sign a file, a commit or the like, for git? This command in a sandbox asks for it: "
 
-// TestAgentAsks: a signature takes the whole word, on the terminal, whatever the command has made of that: raw mode without
-// echo, colours, another process group in the foreground.
+// TestAgentAsks: a signature needs the whole word, typed at the terminal, whatever the command has done to the
+// terminal: raw mode without echo, colours, another foreground process group.
 func TestAgentAsks(t *testing.T) {
 	for _, c := range []struct {
 		name, before, type_ string
@@ -94,8 +94,8 @@ func TestAgentAsks(t *testing.T) {
 	}
 }
 
-// TestAgentSpoof: while the question stands, nothing in the sandbox reads the terminal or writes to it. The control is the
-// time before the question, in which the command does both.
+// TestAgentSpoof: while the question is asked, nothing in the sandbox reads from the terminal or writes to it. The
+// control is the time before the question, in which the command does both.
 func TestAgentSpoof(t *testing.T) {
 	testenv.Leaks(t, reap)
 	const loud = `(while :; do echo Continue with the tests? >/dev/tty; done) &

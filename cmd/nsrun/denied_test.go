@@ -17,7 +17,7 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// refusing is a place in which commands are refused something, by name: what is read-only, hidden, and a place of secrets.
+// refusing is a directory in which commands are refused access to some names: read-only, hidden, and secret ones.
 func refusing(t *testing.T) (bin, dir string) {
 	bin, dir = installed(t), testenv.Dir(t)
 	testenv.Tree(t, dir, "p/", "p/a: text", "p/x.c: int main(void){return 0;}", "p/bad.c: nothing", "p/Makefile: all:\n\tfalse\nnew:\n\ttouch $(TO)/new\n",
@@ -169,7 +169,7 @@ func TestWhyOwners(t *testing.T) {
 	}
 }
 
-// TestWhyAcross: what cannot be renamed because two rules make two mounts of one is told of, with the rule that makes one of them.
+// TestWhyAcross: a rename that fails because two rules make two mounts is reported, with a rule that covers both paths.
 func TestWhyAcross(t *testing.T) {
 	testenv.Leaks(t, reap)
 	bin, dir := refusing(t)
@@ -190,7 +190,7 @@ func TestWhyAcross(t *testing.T) {
 	}
 }
 
-// TestWhyNot: a program that fails for a reason of its own is not told of a rule.
+// TestWhyNot: for a program that fails for another reason, nsrun reports no rule.
 func TestWhyNot(t *testing.T) {
 	testenv.Leaks(t, reap)
 	bin, dir := refusing(t)
@@ -226,8 +226,9 @@ func TestWhyNot(t *testing.T) {
 	}
 }
 
-// whyNetwork runs cases without a network, or under rules that allow none of what they ask for: every other one so, where it
-// does not begin with what tries again for long then. Of each line that nsrun says of the network it is told.
+// whyNetwork runs cases without a network, or under rules that allow none of what they ask for. Every second case has
+// rules, unless it begins with a command that would then retry for long. check gets the lines that nsrun prints about
+// the network.
 func whyNetwork(t *testing.T, cases []string, check func(t *testing.T, status int, denied []nsrun.Refusal, network string)) {
 	testenv.Leaks(t, reap)
 	bin, dir := refusing(t)
@@ -280,8 +281,8 @@ func TestWhyNetwork(t *testing.T) {
 	})
 }
 
-// TestNoUpdates: what fails for a reason of its own is not told of the network because npm looks for a newer version of itself.
-// Without a sandbox's variables it does.
+// TestNoUpdates: a command that fails for another reason is not reported as lacking a network because npm looks for a
+// newer version of itself. Without the sandbox's variables, npm does.
 func TestNoUpdates(t *testing.T) {
 	if _, err := exec.LookPath("npm"); err != nil {
 		testenv.Skip(t, "npm", err.Error())
@@ -304,7 +305,8 @@ func TestNoUpdates(t *testing.T) {
 	}
 }
 
-// TestWhyNotNetwork: a command that fails of something else is not told of the network, although it was refused that too.
+// TestWhyNotNetwork: a command that fails for another reason gets no report about the network, although it was refused
+// that, too.
 func TestWhyNotNetwork(t *testing.T) {
 	js := func(after string) string {
 		return "node -e 'require(\"http\").get(\"http://example.org\").on(\"error\", () => { " + after + " })'"

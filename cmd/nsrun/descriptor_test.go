@@ -245,7 +245,8 @@ func TestNothingShared(t *testing.T) {
 	bin, dir := installed(t), testenv.Dir(t)
 	testenv.Tree(t, dir, "p/", "home/", "data: x")
 	shared := []string{"/tmp", "/var/tmp", "/dev/shm", "/run"}
-	// Making and removing something is seen by the times, which are long ago before: two within a tick of the clock are equal.
+	// The times show whether something was made or removed. They are set to long ago first, because two changes
+	// within a tick of the clock have the same time.
 	list := strings.Join(shared, " ")
 	state := "(stat -c '%n %y %z %i' " + list + "; find " + list + ")"
 	exe, err := os.Executable()

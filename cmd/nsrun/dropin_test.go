@@ -202,7 +202,7 @@ func TestInherited(t *testing.T) {
 	}
 }
 
-// TestForgotten: what --clearenv takes away is in no memory of PID 1 that /proc shows, whichever way the program starts.
+// TestForgotten: --clearenv leaves no variable in memory of PID 1 that /proc shows, whichever way the program starts.
 func TestForgotten(t *testing.T) {
 	testenv.Leaks(t, reap)
 	bin := installed(t)

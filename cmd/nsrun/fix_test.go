@@ -59,8 +59,8 @@ func TestRemedies(t *testing.T) {
 	}
 }
 
-// TestFix: on a host without namespaces doctor --fix says what it does, asks, does it, and then sandboxes work. The host is a
-// user namespace whose limit is 0, with directories of its own for what is written.
+// TestFix: on a host without namespaces, doctor --fix says what it will do, asks, and does it; then sandboxes work. The
+// host is a user namespace whose limit is 0, with directories of its own for what is written.
 func TestFix(t *testing.T) {
 	bin, dir := installed(t), testenv.Dir(t)
 	if _, err := exec.LookPath("sysctl"); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// TestGroup: a user namespace has an ordinary user's own group and no other one. If a project belongs to another of their
-// groups, the command works on a copy; where an overlay is asked for, it is said that it cannot be changed.
+// TestGroup: an ordinary user's user namespace has only the user's own group. If the project belongs to another group
+// of the user, the command works on a copy. With --engine overlay, nsrun says that the command cannot change it.
 func TestGroup(t *testing.T) {
 	testenv.NeedRoot(t) // to have another group
 	testenv.Leaks(t, reap)

@@ -112,7 +112,8 @@ func TestHostileLayer(t *testing.T) {
 			"deleted":     "rm -rf ~/own ~/.cache ~/.config ~/.m2 ~/.npmrc",
 		} {
 			l.sh("{ "+script+"; } 2>/dev/null; true", "--discard")
-			// The next one starts, sees no secret, and its settings are the user's: also where it is stacked on what others wrote.
+			// The next one starts, sees no secret, and has the user's settings, also if its layer lies on
+			// what others wrote.
 			stacked := name != "settings" && name != "modes"
 			if stacked {
 				goOn, end := l.wait("p", "echo; echo; read x")
@@ -234,8 +235,8 @@ func TestHomeTold(t *testing.T) {
 	})
 }
 
-// TestNoHomeLayer: without a layer hidden directories are empty ones, which programs can write to; where there can be none, a line
-// says why.
+// TestNoHomeLayer: without a layer, hidden directories are empty and writable. If there can be no layer, a line says
+// why.
 func TestNoHomeLayer(t *testing.T) {
 	lodgers(t, secretFiles, func(l *lodger) {
 		for range 2 {
@@ -258,7 +259,8 @@ func TestNoHomeLayer(t *testing.T) {
 	})
 }
 
-// TestHomeBound: a flag and a key say how large the layer can be after a command, the project's file no more than another.
+// TestHomeBound: a flag and a key limit the size of the layer after a command. A project's file can only lower the
+// limit.
 func TestHomeBound(t *testing.T) {
 	lodgers(t, nil, func(l *lodger) {
 		fill := func(want bool, flags ...string) {
@@ -291,8 +293,8 @@ func TestHomeBound(t *testing.T) {
 	})
 }
 
-// TestHomeAtOnce: commands of one project at once see what those before them wrote, and what each wrote is there afterwards;
-// while one of them runs the layer is neither removed nor copied from.
+// TestHomeAtOnce: commands of one project that run at once see what earlier ones wrote, and what each writes is kept.
+// While one of them runs, the layer can be neither removed nor copied from.
 func TestHomeAtOnce(t *testing.T) {
 	lodgers(t, nil, func(l *lodger) {
 		l.sh("echo 0 >~/first")
@@ -317,7 +319,8 @@ func TestHomeAtOnce(t *testing.T) {
 	})
 }
 
-// wait starts a command that says something and reads a line. The functions let it go on, and return what it said in all.
+// wait starts a command that prints something and reads a line. The functions let it go on, and return all that it
+// printed.
 func (l *lodger) wait(dir, script string) (goOn func(), end func() string) {
 	l.t.Helper()
 	c := l.command(dir, filepath.Join(l.bin, "nsrun"), "run", "-q", "--discard", "-c", script)
@@ -360,8 +363,8 @@ func (l *lodger) wait(dir, script string) (goOn func(), end func() string) {
 	}
 }
 
-// TestHomeKilled: nsrun is killed while its command writes, again and again, several at once. The layer can be used by the next
-// one, which has whole files, and nothing of the killed ones goes on writing there.
+// TestHomeKilled: nsrun is killed again and again while its commands write, several at once. The next command can use
+// the layer and finds whole files, and no process of the killed ones still writes there.
 func TestHomeKilled(t *testing.T) {
 	lodgers(t, nil, func(l *lodger) {
 		// Each command has a name of its own: their shells have the same process id, each in its own namespace.

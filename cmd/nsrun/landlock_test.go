@@ -20,8 +20,8 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// containerFilter is what the filter of a container without CAP_SYS_ADMIN refuses by default: namespaces, mounts, and what
-// reaches into other processes.
+// containerFilter is what the filter of a container without CAP_SYS_ADMIN refuses by default: namespaces, mounts, and
+// access to other processes.
 func containerFilter() []byte {
 	b := refuse(unix.ENOSYS, unix.SYS_CLONE3)
 	b = b[:len(b)-8]
@@ -66,8 +66,8 @@ func inContainer(t *testing.T, bin, dir string, filter []byte, args ...string) r
 	return runs(t, bin, "nsrun", c)
 }
 
-// TestContainer: where a filter refuses namespaces and mounts, as containers have it, commands run without, and it is said
-// in one line.
+// TestContainer: if a filter refuses namespaces and mounts, as in containers, commands run without them, and one line
+// says so.
 func TestContainer(t *testing.T) {
 	if f := features.Get(features.LandlockScopes); f.Status != features.Yes {
 		testenv.Skip(t, string(f.Name), f.Why)
@@ -152,8 +152,8 @@ func TestContainer(t *testing.T) {
 	}
 }
 
-// TestLandlockKilled: when nsrun is killed, nothing of a command without namespaces is left: not what ignores signals, and
-// has left its parents and its session.
+// TestLandlockKilled: when nsrun is killed, no process of a command without namespaces stays, not even one that ignores
+// signals and has left its parents and its session.
 func TestLandlockKilled(t *testing.T) {
 	if f := features.Get(features.LandlockScopes); f.Status != features.Yes {
 		testenv.Skip(t, string(f.Name), f.Why)

@@ -13,8 +13,8 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// TestMaskedProc: where something is mounted over a part of /proc, as containers have it, the kernel makes no new one. Then
-// commands have the one that is there: nothing in it can be written to, and no other process be looked into.
+// TestMaskedProc: if something is mounted over a part of /proc, as in containers, the kernel makes no new one. Then
+// commands see the existing one. They cannot write to it, and cannot look into other processes.
 func TestMaskedProc(t *testing.T) {
 	testenv.Leaks(t, reap)
 	bin, dir := installed(t), testenv.Dir(t)

@@ -12,9 +12,9 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// TestLimitsWithoutCgroups: where there are no cgroups nsrun looks at what a command uses, however it uses it, and ends it.
-// The controls use less than the limit. Root hides the cgroups of this host in a mount namespace; others have none here, or
-// what they have holds the limits.
+// TestLimitsWithoutCgroups: without cgroups, nsrun itself looks at what a command uses, and ends it, in whatever way it
+// uses it. The controls use less than the limit. Root hides this host's cgroups in a mount namespace; other users have
+// none here, or theirs enforce the limits.
 func TestLimitsWithoutCgroups(t *testing.T) {
 	testenv.Leaks(t, reap)
 	bin, dir := installed(t), testenv.Dir(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// refusable are system calls that filters of containers refuse, and kernels and other systems that run Linux programs do
-// not have, with what is lost without one: the names of verbs below that fail then, and the feature that says so.
+// refusable are system calls that filters of containers refuse, or that some kernels, and other systems that run Linux
+// programs, lack. Each has the names of the verbs below that fail without it, and the feature that says so.
 var refusable = []struct {
 	name  string
 	nr    uint32
@@ -62,8 +62,8 @@ func TestRefusedListed(t *testing.T) {
 	}
 }
 
-// TestRefusedEach: where one system call is refused, with either of three errors, each verb works as usual, or fails with the line of the
-// table of features: never with an errno alone.
+// TestRefusedEach: if one system call is refused, with each of three errors, each verb works as usual, or fails with
+// the line of the table of features. It never prints an errno alone.
 func TestRefusedEach(t *testing.T) {
 	testenv.Leaks(t, reap)
 	bin, dir := installed(t), testenv.Dir(t)

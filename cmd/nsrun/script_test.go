@@ -227,7 +227,8 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	// await FILE waits until the file is there; says FILE TEXT, until it has the text.
 	"await": await,
 	"says":  says,
-	// timesout FILE COMMAND ARG… expects status 124 from a command that makes the file, and whose argument TIME is a time.
+	// timesout FILE COMMAND ARG… expects exit status 124 from a command that makes FILE. Its argument TIME stands
+	// for a time.
 	"timesout": timesOut,
 	// released FILE waits until nobody has a lock on the file; ! released: it is
 	// locked now.
@@ -344,8 +345,8 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// timesOut runs a command whose time is TIME, which is longer each time, until the command has made the file before its time
-// was over: how long it takes to begin depends on the machine.
+// timesOut runs a command with TIME as its time limit, and makes that longer until the command has made the file in
+// time: how long the command takes to begin depends on the machine.
 func timesOut(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, false, args, 2, "timesout FILE COMMAND ARG… TIME …")
 	file := ts.MkAbs(args[0])

@@ -41,8 +41,9 @@ func TestSandboxSettings(t *testing.T) {
 	}
 }
 
-// TestBlockedPaths: what starts shells and git cannot be written to, and secrets cannot be read, also where commands write
-// to the project directly. --ro: the test's home directory lies where the sandbox has its own /tmp.
+// TestBlockedPaths: commands cannot write to the files that start shells and git, and cannot read secrets, even if they
+// write to the project directly. --ro is needed because the test's home directory lies where the sandbox has its own
+// /tmp.
 func TestBlockedPaths(t *testing.T) {
 	testenv.Leaks(t, reap)
 	dir := testenv.Dir(t)

@@ -16,8 +16,9 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// TestSystemConfig: what /etc/nsrun/config.toml says holds for root and for others, what it locks nobody gets around, and a
-// file that others can have written is refused. The test lays a directory of its own over /etc, in its own mount namespace.
+// TestSystemConfig: /etc/nsrun/config.toml holds for root and for others, nobody gets around what it locks, and nsrun
+// refuses the file if others can have written it. The test mounts a directory of its own over /etc, in its own mount
+// namespace.
 func TestSystemConfig(t *testing.T) {
 	testenv.NeedRoot(t)
 	testenv.Leaks(t, reap)

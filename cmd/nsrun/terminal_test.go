@@ -67,8 +67,8 @@ func (s *session) has(name string) bool {
 	return err == nil
 }
 
-// TestTerminalName: programs find the name of the caller's terminal, open it, and are told it in variables. The node is not
-// theirs to change.
+// TestTerminalName: programs find the name of the caller's terminal, open it, and find it in variables. They cannot
+// change its node.
 func TestTerminalName(t *testing.T) {
 	testenv.Leaks(t, reap)
 	const script = "tty; echo variable $GPG_TTY, $OTHER; echo through >$GPG_TTY; chmod 666 $(tty) 2>/dev/null || echo kept"
@@ -351,8 +351,8 @@ func jobControl(t *testing.T) (*testenv.Terminal, *exec.Cmd) {
 	return term, sh
 }
 
-// back waits until the shell has the terminal back. What is typed while it takes that may get lost, which one of two empty
-// lines survives.
+// back waits until the shell has the terminal back. Input that is typed meanwhile may get lost, so it types two empty
+// lines, of which one arrives.
 func back(term *testenv.Terminal) {
 	term.AwaitTimes("prompt> ", 2)
 	term.Type("\n\n")

@@ -10,8 +10,8 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// TestWarmCaches: what a tool put into its cache is there the second time, by what the tool itself says, and nothing of it is in
-// the home directory; another project begins anew.
+// TestWarmCaches: by what the tool itself prints, its cache is warm at the second run, and nothing of it is in the home
+// directory. Another project begins with an empty cache.
 func TestWarmCaches(t *testing.T) {
 	lodgers(t, []string{
 		"p/go.mod: module p\n\ngo 1.20\n", "p/a.go: package p\n\nfunc A() int { return 1 }\n", "p/dep/package.json: {\"name\": \"dep\", \"version\": \"1.0.0\"}",
