@@ -15,7 +15,8 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// data is a struct seccomp_data as the virtual machine of package bpf loads words: the bytes of each the other way round.
+// data is a struct seccomp_data in the byte order in which package bpf's virtual machine loads words: the bytes of each
+// word are reversed.
 func data(nr, arch uint32, args [6]uint64) []byte {
 	b := binary.BigEndian.AppendUint32(nil, nr)
 	b = binary.BigEndian.AppendUint32(b, arch)
@@ -50,7 +51,7 @@ func machine(t *testing.T, f []unix.SockFilter) func(b []byte) uint32 {
 	}
 }
 
-// TestVerdict: what is decided here is what the kernel would have decided by the default filter, and nothing that this refuses
+// TestVerdict: each verdict is that of the kernel with the default filter, and no call that the default filter refuses
 // passes the filters that observe.
 func TestVerdict(t *testing.T) {
 	deny := []unix.SockFilter(nsexec.DefaultFilter())

@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// TestMessages: what a command writes to standard error is kept, and arrives also if nsrun has no descriptor left at that
-// moment. Then it is not kept until there is one.
+// TestMessages: nsrun keeps what a command writes to standard error. Without a free descriptor, nsrun still passes it
+// on, but does not keep it until it has one again.
 func TestMessages(t *testing.T) {
 	if err := features.Get(features.SeccompNotification).Err(); err != nil {
 		testenv.Skip(t, "seccomp-notification", err.Error())

@@ -16,8 +16,8 @@ import (
 	"github.com/nsrun/nsrun/internal/seccomp"
 )
 
-// TestPasses: a look at what is there, or at what is known to be missing, is answered without the Observer. Everything that the
-// policy may refuse is not.
+// TestPasses: a look at something that exists, or that is known to be missing, is answered without the Observer.
+// Nothing that the policy may refuse is.
 func TestPasses(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)

@@ -126,8 +126,8 @@ func TestCleaners(t *testing.T) {
 	}
 }
 
-// TestLockedByOthers: who can open a cgroup for reading only, as a command that sees the file system can, neither keeps
-// somebody from making one, nor has one removed that is in use, whatever locks it takes. The control is that it gets them.
+// TestLockedByOthers: a command that sees the file system can open a cgroup for reading, and lock it. Whatever it
+// locks, others can make cgroups, and no cgroup in use is removed. The control is that it gets the locks.
 func TestLockedByOthers(t *testing.T) {
 	testenv.Leaks(t)
 	testenv.NeedRoot(t)

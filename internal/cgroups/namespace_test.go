@@ -11,8 +11,8 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// TestReachable: a cgroup that this user can write to, at any depth, is one; those of others are not. Ordinary directories
-// stand in for cgroups: what counts is who may write.
+// TestReachable: a cgroup is reachable if this user can write to it, at any depth. Cgroups of other users are not.
+// Ordinary directories stand in for cgroups, because only the permission to write counts.
 func TestReachable(t *testing.T) {
 	testenv.NeedUser(t)
 	for _, tc := range []struct {

@@ -135,8 +135,8 @@ func (s *scene) settled() string {
 	return last
 }
 
-// idle waits until cond holds, or until there is nothing more to wait for: for so long no process below this one has had
-// anything to do. On a busy machine who is about to do something may wait long for a processor.
+// idle waits until cond holds, or until no process below this one has had anything to do for a while. On a busy
+// machine, a process that is about to act may wait long for a processor.
 func idle(limit time.Duration, cond func() bool) bool {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()

@@ -13,8 +13,8 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// TestKeepHostile: what a command left in the layer leads no program outside to another place, and fills no disk, when the
-// directory that it is in is kept.
+// TestKeepHostile: when a directory of the layer is kept, nothing that a command left there leads a program outside to
+// another place, or fills the disk.
 func TestKeepHostile(t *testing.T) {
 	testenv.Leaks(t)
 	path := place(t)
@@ -68,7 +68,8 @@ func TestKeepHostile(t *testing.T) {
 		t.Errorf("%d bytes, %d blocks, %v", st.Size, st.Blocks, err)
 	}
 
-	// The control: the same links, all copied, do lead a program to the victim. A link that is named itself is told of.
+	// The control: the same links, all copied, do lead a program to the victim. A link that is named itself is
+	// reported.
 	for _, o := range []struct {
 		name string
 		KeepOptions

@@ -29,8 +29,9 @@ func keepOnce(path string) int {
 	return 0
 }
 
-// TestKeepStruck kills who keeps a new file and one that replaces another, at its system calls. Whoever keeps or removes next
-// leaves nothing of it in the home directory, and what was replaced is not lost.
+// TestKeepStruck kills a process that keeps a new file, and one that keeps a file over another, at each of its system
+// calls. The next keep or reset removes its leftovers from the home directory, and the file that was to be replaced is
+// not lost.
 func TestKeepStruck(t *testing.T) {
 	testenv.Leaks(t)
 	scene := func() (path, home string) {

@@ -89,8 +89,8 @@ func text(t *testing.T, dir string) string {
 	return strings.Join(list, " ")
 }
 
-// TestTake: the first has the layer to itself; others, at the same time, have directories of their own over it, and what
-// they wrote is there when the last one has ended.
+// TestTake: the first command has the layer to itself. Others, at the same time, have directories of their own over it;
+// when the last one has ended, the layer has what they wrote.
 func TestTake(t *testing.T) {
 	testenv.Leaks(t)
 	path := place(t)
@@ -218,7 +218,7 @@ func TestClockSetBack(t *testing.T) {
 	release(t, a)
 }
 
-// TestHostileTree: what commands left is not followed, and does not keep the layer from being used, measured and removed.
+// TestHostileTree: nsrun follows nothing that commands left in the layer, and can still use, measure and remove it.
 func TestHostileTree(t *testing.T) {
 	testenv.Leaks(t)
 	path := place(t)
@@ -353,8 +353,8 @@ func helper(path string) int {
 	return 0
 }
 
-// TestManyKilled: processes use a layer at once, and are killed at any moment, also while they merge. What is there are whole
-// files, and nothing is left that keeps the next one from using the layer.
+// TestManyKilled: processes use a layer at once, and are killed at any moment, also while they merge. The layer then
+// has whole files only, and the next process can use it.
 func TestManyKilled(t *testing.T) {
 	testenv.Leaks(t)
 	path := place(t)
@@ -423,9 +423,9 @@ func readDir(t *testing.T, dir string) map[string]string {
 	return m
 }
 
-// TestWork: what the kernel keeps beside an overlay that is volatile is put away when the command has ended, and when its nsrun
-// was killed before the next one begins: no overlay is made over it. What was put away anybody can remove, and the next command's
-// nsrun does.
+// TestWork: the work directory of a volatile overlay is put away when the command has ended, or, if its nsrun was
+// killed, before the next one begins: the kernel refuses an overlay over it. Anybody can remove what was put away, and
+// the next command's nsrun does.
 func TestWork(t *testing.T) {
 	testenv.Leaks(t)
 	path := place(t)

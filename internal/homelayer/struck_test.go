@@ -51,8 +51,8 @@ func struck(t *testing.T, helper, path string, p strike.Plan) strike.Result {
 	return r
 }
 
-// pendingScene is a layer whose user was killed, and three runs that ended before: files that are new, replaced, deleted, in new
-// directories, and files that both wrote, with others beside them.
+// pendingScene is a layer whose user was killed, and three runs that ended before. They left new, replaced and deleted
+// files, new directories, and files that two of them wrote, with others beside them.
 func pendingScene(t *testing.T) (path string) {
 	t.Helper()
 	path = place(t)
@@ -89,7 +89,7 @@ func merged(t *testing.T, path string) string {
 	return text(t, l.Upper())
 }
 
-// TestMergeStruck kills who merges at each of its system calls, and lets each of them fail: what is there in the end is always
+// TestMergeStruck kills a process that merges at each of its system calls, or lets the call fail. The result is always
 // the same.
 func TestMergeStruck(t *testing.T) {
 	testenv.Leaks(t)

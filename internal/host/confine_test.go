@@ -10,8 +10,8 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// TestTemp: a directory for temporary files is the caller's alone, and removed at the end or, if its program was killed, by
-// another one.
+// TestTemp: a directory for temporary files belongs to the caller alone. It is removed at the end or, if its program
+// was killed, by the next one.
 func TestTemp(t *testing.T) {
 	dir := testenv.Dir(t)
 	t.Setenv("TMPDIR", dir)

@@ -13,8 +13,8 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// TestLongPaths: what is longer than any path leads nowhere, and no work is done for each component of it: a command can write
-// such a file with --direct, and it kept the next one from starting.
+// TestLongPaths: a text longer than any path leads nowhere, and nsrun does no work for each of its components. A
+// command could write such a file with --direct, and the next command then did not start.
 func TestLongPaths(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		testenv.Skip(t, "git", "there is no git")

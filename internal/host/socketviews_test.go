@@ -115,8 +115,9 @@ func startCrowd(t *testing.T, dir, kind string, space uintptr) (pids []string) {
 	return pids
 }
 
-// TestCrowd: what a command costs the starts of others does not grow with the product of its sockets and its processes: a
-// directory is looked at once. The controls are the directories that are seen here, in which all sockets are found.
+// TestCrowd: what a command costs the starts of others does not grow with the product of its sockets and processes,
+// because each directory is looked at once. The controls are the directories visible here, in which all sockets are
+// found.
 func TestCrowd(t *testing.T) {
 	proc, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -152,8 +153,8 @@ func TestCrowd(t *testing.T) {
 			if got := f.result(); len(got) != want {
 				t.Errorf("%s, network %#x: %d sockets, not %d", kind, net, len(got), want)
 			}
-			// Each directory and each working directory, to find it and to look at it; both once more where what was not found is
-			// looked for under other names.
+			// Finding and reading each directory and each working directory. Both happen again when missing
+			// sockets are looked for under other names.
 			if most := 4 * (crowdNames + crowdSize + 2); f.views.looked > most {
 				t.Errorf("%s, network %#x: looked at directories %d times, not %d", kind, net, f.views.looked, most)
 			}

@@ -4,7 +4,8 @@ package idmap
 
 import "testing"
 
-// TestIDs: nobody else has ids of these. A command can be each of them, and so the owner of a file outside that has one.
+// TestIDs: nobody else uses these ids. A command can become each of them, and would own files outside that have such an
+// id.
 func TestIDs(t *testing.T) {
 	for name, r := range map[string][2]uint64{ // the first and the last id
 		"users, systems and containers (systemd)": {0, 1879048191},

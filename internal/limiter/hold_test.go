@@ -61,8 +61,8 @@ func there(list []string) (left []string) {
 	return left
 }
 
-// TestRemoved: cgroups are removed at the end; those of a program that was killed by the next one with limits, and those that
-// are in use by nobody else.
+// TestRemoved: cgroups are removed at the end. Those of a program that was killed are removed by the next program with
+// limits, unless somebody uses them.
 func TestRemoved(t *testing.T) {
 	testenv.Leaks(t)
 	var first, second Host

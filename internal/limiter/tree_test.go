@@ -37,7 +37,8 @@ func TestHides(t *testing.T) {
 	}
 }
 
-// TestLooksNoFurther: processes beyond the limit are not counted, however many there are: a command could start new ones faster.
+// TestLooksNoFurther: processes beyond the limit are not counted. A command could start new ones faster than nsrun
+// counts them.
 func TestLooksNoFurther(t *testing.T) {
 	cmd := exec.Command("/bin/sh", "-c", "exec 3<&0; for i in 1 2 3 4 5; do read end <&3 & done; echo; wait")
 	in, err1 := cmd.StdinPipe()
@@ -56,8 +57,8 @@ func TestLooksNoFurther(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// TestRootOfAnother: a process that is none of the sandbox's has got the number of one that was. Its root is not entered,
-// which would be for good.
+// TestRootOfAnother: the number of one of the sandbox's processes now belongs to another process. Nothing enters the
+// root of that one, because a thread cannot leave it again.
 func TestRootOfAnother(t *testing.T) {
 	cmd := exec.Command("/bin/cat")
 	in, err := cmd.StdinPipe()

@@ -16,8 +16,8 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// TestOpenFile: a file is opened where nobody but root, or with user the caller, can have put or written it, and nothing
-// else is waited for, followed, or taken for one.
+// TestOpenFile: a file is opened only where nobody but root, or with user the caller, can have put or written it.
+// Opening follows no link, waits for nothing, and opens regular files only.
 func TestOpenFile(t *testing.T) {
 	const stranger = 54321
 	root := testenv.Root()

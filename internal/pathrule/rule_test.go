@@ -75,7 +75,8 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever a pattern is, it means what a path says that it matches, and a state on the way down says the same.
+// FuzzParse: for every pattern and each path that it matches, Below holds for the directories above that path. A quoted
+// path matches itself.
 func FuzzParse(f *testing.F) {
 	for _, c := range rulecases.All {
 		for _, text := range c.Rules {

@@ -35,8 +35,8 @@ func answers(names ...string) Host {
 var files = answers("/etc/passwd", "/etc/shadow", "/home/me/.ssh/id", "/home/me/src/.git/config", "/home/me/src/a.go", "/home/me/.profile",
 	"/home/me/.local/share/nsrun/x", "/home/me/.local/state/nsrun/x", "/usr/bin/ls", "/tmp/x", "/run/x", "/dev/null", "/dev/sda", "/proc/1/x", "/var/lib/x", "/var/tmp/x")
 
-// TestConfine: what commands may do with paths where there are no mounts is what they may do with mounts, as far as those
-// show the host's files at their own paths.
+// TestConfine: without mounts, commands may do with paths what they may do with mounts, as far as mounts show the
+// host's files at their own paths.
 func TestConfine(t *testing.T) {
 	const temp = "/tmp/TEMP"
 	copied := func(f Facts) Facts {

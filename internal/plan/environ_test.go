@@ -10,8 +10,8 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// TestStores: pnpm has its store below the home directory where it has it outside, which is where project and home directory are
-// in one mount.
+// TestStores: pnpm has its store below the home directory if it has it there outside, which is so if project and home
+// directory are in one mount.
 func TestStores(t *testing.T) {
 	table := []mounts.Info{{ID: 1, Target: "/"}, {ID: 2, Target: "/home"}, {ID: 3, Target: "/home/me/disk"}, {ID: 4, Target: "/home/me/diskette"}}
 	for _, c := range []struct {

@@ -73,8 +73,8 @@ func showsAbove(f *Facts) bool {
 	})
 }
 
-// TestRuleAbove: a directory that a rule shows lies below the folders in it that commands write to, and over what else rules
-// before it say about what is in it.
+// TestRuleAbove: the mount of a directory that a rule shows lies below the writable folders in it, and above what
+// earlier rules say about its contents.
 func TestRuleAbove(t *testing.T) {
 	rule := func(access Access, path string) Rule {
 		r := Rule{Access: access, Found: []Found{{At: path}}}

@@ -15,8 +15,9 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// testAhead: what a sandbox hides does not depend on what was marked in it before the policy was known. The control is the
-// program without the entry point, in which nothing is. nsrun's own directory may be hidden before or after it is made.
+// testAhead: what a sandbox hides does not depend on the marks that were made in it before the policy was known. The
+// control is the program without the entry point, which makes none. nsrun's own directory may be hidden before or after
+// it is made.
 func testAhead(t *testing.T, early, plain string) {
 	testenv.NeedRoot(t) // who can put a home directory where sandboxes show it
 	for _, c := range []struct {
@@ -58,7 +59,8 @@ func testAhead(t *testing.T, early, plain string) {
 	}
 }
 
-// listHome runs a command that lists a home directory, after secrets came up in it; front is the first letter of its front layer.
+// listHome runs a command that lists a home directory in which secrets appeared. front is the first letter of its front
+// layer.
 func listHome(t *testing.T, nsrun, flags string, lines []string, modes map[string]fs.FileMode) (list, front string) {
 	t.Helper()
 	home := testenv.Dir(t)

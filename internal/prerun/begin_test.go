@@ -30,9 +30,9 @@ func build(t *testing.T, file, arch string, flags ...string) {
 	}
 }
 
-// TestBegun: the sandbox of `nsrun run` is the clone that the entry point made, with all ids that its caller's user
-// namespace has for root, and one for others. The control is a program without the entry point, which makes the same sandbox
-// in a clone that has the runtime's memory.
+// TestBegun: the sandbox of `nsrun run` is the clone that the entry point made. It has all ids that its caller's user
+// namespace has for root, and one id for other users. The control is a program without the entry point, which makes the
+// same sandbox in a clone with the Go runtime's memory.
 func TestBegun(t *testing.T) {
 	testenv.NeedCheckout(t)
 	dir := testenv.Dir(t)
@@ -75,8 +75,8 @@ const mostStarts = 20
 // first matches the status of a process that is PID 1 in a PID namespace below this one.
 var first = regexp.MustCompile(`(?m)^NSpid:.*\s\d+\s1$`)
 
-// pid1 runs a command and looks at PID 1 of its sandbox: whether it lacks the memory that the runtime reserves, and which
-// ids there are.
+// pid1 runs a command and looks at PID 1 of its sandbox: whether it lacks the memory that the Go runtime reserves, and
+// which ids it has.
 func pid1(t *testing.T, nsrun string, uid int) (small bool, maps string) {
 	t.Helper()
 	home := testenv.Dir(t)

@@ -16,9 +16,9 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// TestNoOrphan: the clone that the entry point makes ends when the start fails, also where the kernel has no close_range(2).
-// Two things see to it: the signal at its parent's death, and the end of the socket to it, which never comes where
-// the clone keeps the other end too. What is left becomes a child of the test's.
+// TestNoOrphan: the clone that the entry point makes ends if the start fails, also without close_range(2). Either of
+// two events ends it: the signal at its parent's death, and the end of its socket to the parent. The second never comes
+// if the clone keeps the other end open, too. An orphan becomes a child of the test.
 func TestNoOrphan(t *testing.T) {
 	testenv.NeedCheckout(t)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {

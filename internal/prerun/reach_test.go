@@ -29,10 +29,11 @@ var harmless = []string{
 	"runtime.nanotime1",
 }
 
-// behind are functions that stand only in branches which are not taken here: in code that the usual way uses too, for a
-// Builder that is not a fixed one, kinds of step that function simple of mountprog refuses, options that are not instant, and
-// mistakes that would panic. TestNothingIsAllocated and TestRandomLines run all of it, and count allocations. Before a name is
-// added here, look who calls it. (runtime.mallocgc and what is called like it are such functions, too.)
+// behind are functions that are only called in branches that the entry point does not take: in code that the usual way
+// also uses, for a Builder that is not fixed, for steps that mountprog's function simple refuses, for options that are
+// not instant, and for mistakes that would panic. TestNothingIsAllocated and TestRandomLines run this code, and count
+// allocations. Before you add a name here, look at its callers. (runtime.mallocgc and its callers are such functions,
+// too.)
 var behind = []string{
 	"runtime.concatstring2", "runtime.concatstring3", "runtime.convT64", "runtime.convTstring", "runtime.slicebytetostring",
 	"runtime.growslice", "runtime.makeslice", "runtime.newobject", "runtime.moveSliceNoCap",
@@ -43,8 +44,8 @@ var behind = []string{
 	"runtime.deferreturn", "runtime.walltime", "runtime.entersyscall", "runtime.exitsyscall", "runtime.semacquire1",
 }
 
-// TestReach reads in the linked program which functions the entry point reaches by calls and jumps, and what of the runtime
-// they call. A new version of Go, or a change of ours, that calls something else is to be looked at first.
+// TestReach reads from the linked program which functions the entry point reaches by calls and jumps, and which
+// functions of the runtime they call. If a new version of Go, or a change of ours, calls others, look at those first.
 func TestReach(t *testing.T) {
 	testenv.Once(t)
 	testenv.NeedCheckout(t)
@@ -118,8 +119,8 @@ func link(t *testing.T, arch string) *linked {
 	return p
 }
 
-// reach follows calls from a function, not into the runtime, whose functions it returns with who calls them. Bytes that look
-// like a call to the begin of a function are taken for one.
+// reach follows calls from a function, but not into the runtime. It returns the runtime's functions with their callers.
+// Bytes that look like a call to the start of a function count as a call.
 func (p *linked) reach(from string) (seen map[string]bool, called map[string]string) {
 	seen, called = map[string]bool{from: true}, map[string]string{}
 	for todo := []string{from}; len(todo) > 0; {

@@ -113,7 +113,8 @@ func TestCloseInstead(t *testing.T) {
 	if s, err := p.Wait(); err != nil || s.Sys().(syscall.WaitStatus) != 0 {
 		t.Fatal(s, err)
 	}
-	// The runtime opens its own before: an epoll instance and an eventfd of the poller have low numbers and are gone too.
+	// The runtime has opened its own before: the poller's epoll instance and eventfd have low numbers, and are
+	// closed, too.
 	if got := strings.Fields(string(out[:n])); len(got) != 1 || got[0] != "3" {
 		t.Errorf("left are %q", got)
 	}

@@ -173,8 +173,8 @@ var names = []string{
 	"file", "file/x", "none/x", "none", "d/new", "/tmp/x", "/proc/self/root/x", "/proc/self/cwd/d", "/proc/self/fd/0/x", "\xff/\n", "d/e/../../l/e/f", "/../../tmp", "/..", "l/", "l/.",
 }
 
-// TestResolve: a name is found where the kernel finds it, or the call is left to the kernel; never through what /proc has of a
-// process.
+// TestResolve: a name is found where the kernel finds it, or the call is left to the kernel. It is never found through
+// a process's files in /proc.
 func TestResolve(t *testing.T) {
 	testenv.Leaks(t)
 	dir, memory := links(t), page(t)

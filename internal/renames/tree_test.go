@@ -12,8 +12,9 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// TestClear: what others do to the old and the new names of a directory that is carried over, before the old ones are removed, is
-// not lost. What replaced an old name replaces the new one, unless somebody made or replaced that too: then both stay.
+// TestClear: other processes change old and new names of a directory while it is carried over, before its old names are
+// removed. No change is lost. What replaced an old name replaces the new one, unless somebody made or replaced that,
+// too: then both stay.
 func TestClear(t *testing.T) {
 	testenv.Leaks(t)
 	dir := testenv.Dir(t)

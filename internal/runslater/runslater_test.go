@@ -249,8 +249,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestIncludedThroughLinks: what git reads and executes through links to directories is known as if there were none. Relative
-// paths begin where git was told that a file is.
+// TestIncludedThroughLinks: files that git reads and executes through links to directories are found as without links.
+// Relative paths begin at the directory that git was told.
 func TestIncludedThroughLinks(t *testing.T) {
 	old := tree{
 		"/p/.git/HEAD": "ref: refs/heads/x\n", "/p/.git/objects/x": "", "/p/.git/refs/x": "",
@@ -351,7 +351,8 @@ func TestManyWords(t *testing.T) {
 	}
 }
 
-// TestLongPaths: what is longer than any path leads nowhere, and is not looked at. Each component took memory for all before it.
+// TestLongPaths: a text longer than any path leads nowhere and is not looked up. Each component used to take memory for
+// all components before it.
 func TestLongPaths(t *testing.T) {
 	long := strings.Repeat("d/", 5000)
 	old := tree{"/p/.git/HEAD": "ref: refs/heads/x\n", "/p/.git/objects/x": "", "/p/.git/refs/x": "",

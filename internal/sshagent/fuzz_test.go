@@ -38,8 +38,8 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// FuzzRequest: whatever a client sends, an answer is a failure, the list, or a signature with the listed key that was asked
-// about.
+// FuzzRequest: for every request, the answer is a failure, the list of keys, or a signature with the listed key that
+// the request names.
 func FuzzRequest(f *testing.F) {
 	key := Key{appendText(nil, []byte("ssh-ed25519")), "chosen"}
 	other := Key{appendText(nil, []byte("ssh-rsa")), "other"}

@@ -161,7 +161,7 @@ func (s *served) call(t testing.TB, kind byte, body []byte) (byte, []byte) {
 	return answer, b
 }
 
-// TestOnlyChosen: a client has the chosen key, and nothing else of what the agent does. The control is the agent itself.
+// TestOnlyChosen: a client gets the chosen key and no other function of the agent. The control is the agent itself.
 func TestOnlyChosen(t *testing.T) {
 	a := startAgent(t)
 	s := serve(t, a, true)

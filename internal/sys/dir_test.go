@@ -12,8 +12,8 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// TestMkdir: the owner can use a directory whatever the umask is, and others get no more than that allows. The control is
-// mkdirat(2).
+// TestMkdir: the owner can use a directory whatever the umask is, and others get no more permissions than the umask
+// allows. The control is mkdirat(2).
 func TestMkdir(t *testing.T) {
 	testenv.Leaks(t)
 	dir, at := openDir(t)

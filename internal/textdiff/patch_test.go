@@ -355,8 +355,8 @@ func randomObject(r *rand.Rand) object {
 		o.content = strings.Repeat("line\r\n", r.IntN(4)) + "end"
 	}
 	if o.mode == Symlink {
-		// No longer than a name can be: git stops at what is below a link that it cannot follow for another reason
-		// than that nothing is there.
+		// No longer than a name can be: git stops below a link if it cannot follow the link for any reason
+		// except that the target does not exist.
 		text := strings.ReplaceAll(o.content, "\x00", "")
 		o.content = "to " + text[:min(len(text), 200)]
 	}
@@ -492,7 +492,8 @@ func TestWriteStats(t *testing.T) {
 	}
 }
 
-// TestLargeIsNotRead: in a patch for people, a large file takes no time. The control is a patch for git apply, which has it.
+// TestLargeIsNotRead: a patch for people does not read a large file. The control is a patch for git apply, which
+// contains the file.
 func TestLargeIsNotRead(t *testing.T) {
 	opened := 0
 	f := File{NewPath: "large", NewMode: 0o100644, New: Content{Size: MaxBytes + 1, Open: func() (io.ReadCloser, error) {

@@ -21,7 +21,8 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// What a command hands over is hostile: numbers of registers, and what is in its memory. Here the command is this process.
+// Everything that a command passes is hostile: the numbers in registers, and its memory. Here the command is this
+// process.
 
 // told is a notification of a call that this process seems to make.
 func told(nr int, args ...uint64) *notify.Notification {
@@ -222,7 +223,8 @@ func TestOldTimes(t *testing.T) {
 	}
 }
 
-// TestOpen: a file is the one that the kernel would take, and of what /proc has of a process only descriptors of the caller.
+// TestOpen: the file is the one that the kernel would open. Of a process's files in /proc, only the caller's
+// descriptors are opened.
 func TestOpen(t *testing.T) {
 	testenv.Leaks(t)
 	dir, m := testenv.Dir(t), memory(t)

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// TestManyBound: however many sockets a command binds and closes, few of them are remembered; and of those that listen, all.
+// TestManyBound: a command binds and closes many sockets. Few of them are remembered, but every one that listens is.
 func TestManyBound(t *testing.T) {
 	var s sockets
 	defer s.close()
