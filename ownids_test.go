@@ -44,8 +44,8 @@ func owner(t *testing.T, name ...string) string {
 	return fmt.Sprintf("%d:%d", st.Uid, st.Gid)
 }
 
-// TestOwnIDs: root's commands with ids of their own do with files of all owners what root does, and the files keep their owners,
-// also outside, and after an undo.
+// TestOwnIDs: root's commands with ids of their own can do with files of all owners what root can. The files keep their
+// owners, also outside and after an undo.
 func TestOwnIDs(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t, "f: x\n", "theirs/f: y\n", "theirs/secret: z\n", "moved/f: m\n")
@@ -118,8 +118,8 @@ func TestOwnIDs(t *testing.T) {
 	}
 }
 
-// TestOwnIDsMounts: with mounts in the home directory and the project that are shared with others, nothing is mounted on the host,
-// and what lies in them is there.
+// TestOwnIDsMounts: mounts in the home directory and the project are shared with other namespaces. Nothing is mounted
+// on the host, and the command sees their contents.
 func TestOwnIDsMounts(t *testing.T) {
 	dir := place(t, "f: x\n", "mounted/")
 	needOwnIDs(t, dir)
@@ -246,8 +246,8 @@ func TestOwnIDsGainNothing(t *testing.T) {
 	}
 }
 
-// TestOwnIDsWhy: what commands with ids of their own are refused is told of, although nsrun itself may use it, and what they may use
-// is not.
+// TestOwnIDsWhy: nsrun reports what commands with ids of their own are refused, although nsrun itself may use it. It
+// does not report what they may use.
 func TestOwnIDsWhy(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t, "f: x\n", "theirs/f: y\n", "hidden/f: z\n", "secret: s\n")

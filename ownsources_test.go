@@ -11,8 +11,8 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// TestOwnSourcesFollowNoLinks: where a folder of the plan was, somebody has put a link to what is not shown. It does not get the
-// command's ids. Links on the way to the home directory are the caller's own.
+// TestOwnSourcesFollowNoLinks: somebody has replaced a folder of the plan by a link to a file that is not shown. The
+// target does not get the command's ids. Links on the way to the home directory are the caller's own.
 func TestOwnSourcesFollowNoLinks(t *testing.T) {
 	dir := t.TempDir()
 	testenv.Tree(t, dir, "secrets/", "real/cache/", "folder => secrets", "home => real")

@@ -72,8 +72,8 @@ func refusing(t *testing.T) (dir string, c nsrun.Config) {
 	}
 }
 
-// passing makes a request for a command line: its standard error is a file of the caller's, which nsrun does not read, or
-// is read by nsrun.
+// passing makes a request for a command line. Its standard error is a file of the caller's, which nsrun does not read,
+// or is read by nsrun.
 func passing(t *testing.T, command string, through bool) nsrun.Request {
 	if !through || !features.Has(features.KillableCalls) {
 		return nsrun.Request{Command: command}
@@ -295,8 +295,8 @@ except OSError as e: sys.exit("%s: %s" % (sys.argv[1], e.strerror))`, at}}
 	}
 }
 
-// TestRefusedSignals: a signal to a process of the host by its number is told of; a number that the sandbox has had, or that
-// nobody has, is the command's own mistake.
+// TestRefusedSignals: a signal to a process of the host by its number is reported. A number that a process of the
+// sandbox had, or that no process has, is the command's own mistake.
 func TestRefusedSignals(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	_, c := refusing(t)

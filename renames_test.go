@@ -30,8 +30,8 @@ import (
 // renameTree is what the random renames begin with.
 var renameTree = []string{"a/x/", "a/x/1", "a/x/y/2", "a/y/3", "b/x/4", "b/z/", "b/5", "c/y/x/6", "c/l => ../a/x", "d/", "e"}
 
-// insideRenames does random calls in its working directory, and prints what came of each, and then all that is there. What it does
-// depends on args, a seed and how many, alone.
+// insideRenames does random calls in its working directory. It prints each result, and then the whole tree. args, a
+// seed and a number of calls, alone determine what it does.
 func insideRenames(args []string) int {
 	seed, _ := strconv.ParseUint(args[0], 10, 64)
 	n, _ := strconv.Atoi(args[1])
@@ -120,8 +120,8 @@ func natively(t *testing.T, dir, name string, args ...string) string {
 	return string(out)
 }
 
-// TestRenamesAsOutside: random calls that change a tree end the same in an overlay as they do without one, also while somebody is
-// told of other calls; a commit makes the project what the command saw, and an undo what it was.
+// TestRenamesAsOutside: random calls that change a tree end the same in an overlay as without one, also while nsrun is
+// notified of other calls. A commit makes the project what the command saw, and an undo restores it.
 func TestRenamesAsOutside(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	const calls = "60"
@@ -236,8 +236,9 @@ func moving(t *testing.T, script string) nsrun.Request {
 	return q
 }
 
-// TestRenamesAroundPins: a directory in which something is hidden, or protected, stays where it is, and what is hidden stays hidden;
-// one without is renamed. In a copy of the project each such directory is another mount: the kernel says EXDEV.
+// TestRenamesAroundPins: a directory in which something is hidden or protected cannot be renamed, and what is hidden
+// stays hidden; other directories can. In a copy of the project each such directory is another mount, and the kernel
+// returns EXDEV.
 func TestRenamesAroundPins(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	for _, engine := range []overlay.Engine{overlay.EngineOverlay, overlay.EngineCopy} {
@@ -274,8 +275,8 @@ func renamesAroundPins(t *testing.T, r *nsrun.Runner, mounts bool) {
 	}
 }
 
-// TestLinksOfGit: git's links of the project's files have the numbers that the files had, the files are there all the time, and
-// what is hidden or read-only stays what it is. ln(1) is called git here.
+// TestLinksOfGit: git's links of the project's files have the numbers that the files had, the files always exist, and
+// hidden or read-only files stay so. Here ln(1) is called git.
 func TestLinksOfGit(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	const files = 40
@@ -305,8 +306,9 @@ for f in secret ro; do /tmp/git $f d/$f 2>/dev/null && echo $f has a link; done;
 	}
 }
 
-// TestLinkedNames: after ln(1) the two names of a project's file are one for programs, and cp(1) of one over the other, which would
-// empty both, is refused. That holds where the file had another name before, and for a link to a link. A commit makes the links.
+// TestLinkedNames: after ln(1), programs take the two names of a project's file for one, and refuse cp(1) of one over
+// the other, which would empty both. That also holds if the file had another name before, and for a link to a link. A
+// commit makes the links.
 func TestLinkedNames(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t, "f: text", "two: text", "d/")
@@ -335,7 +337,8 @@ cat f d/f.more two d/two; cat <&3; ls -A . d | grep nsrun; true`})
 	}
 }
 
-// TestLinkedTwice: what is linked by two old names of one file is one file too, unless the copy was written to or replaced meanwhile.
+// TestLinkedTwice: new links to two old names of one file are one file, too, unless the copy was written or replaced
+// meanwhile.
 func TestLinkedTwice(t *testing.T) {
 	need(t, features.Overlay) // a copy has two files, where the project has two names of one
 	testenv.Leaks(t, nsexec.Shutdown)
@@ -360,7 +363,8 @@ rm ?1 ?2; test d/a1 -ef d/a2 && cat d/a2 d/b2 d/c1 d/c2; ls -A . d | grep nsrun;
 	}
 }
 
-// TestLinkedOthers: that holds for symbolic links and FIFOs too, and where ln(1) would follow a link (-L) but there is none.
+// TestLinkedOthers: the same holds for symbolic links and FIFOs, and if ln(1) would follow a link (-L) but there is
+// none.
 func TestLinkedOthers(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t, "f: text", "s => f", "d/")
@@ -384,7 +388,8 @@ cp f d/f 2>/dev/null && echo f is copied; cat f d/f d/l; readlink d/s; ls -A . d
 	}
 }
 
-// TestKilledRename: if who renames a directory is killed, everything is under one of the two names, and nothing else is there.
+// TestKilledRename: if a process that renames a directory is killed, the whole tree is under one of the two names, and
+// nothing else is left.
 func TestKilledRename(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	const files = 400
@@ -432,7 +437,8 @@ done; wait; ls -A; find . -type f | wc -l`))
 	}
 }
 
-// TestSwappedRenames: while somebody swaps directories and links, a rename touches nothing that the command could not touch.
+// TestSwappedRenames: while somebody swaps directories and links, a rename touches nothing that the command could not
+// touch itself.
 func TestSwappedRenames(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t, "a/x/f", "b/x/f", "q/")
@@ -446,8 +452,8 @@ for i in $(seq 60); do "$0" 0 a/x q/l/y 0 q/l/x a/z 2 q/l/x b/x 0 q/l/y a/x 0 b/
 	}
 }
 
-// insideRestricted takes from itself, by Landlock, the right to make and remove directories, if its first argument says so, and is
-// insideMove then.
+// insideRestricted gives up the right to make and remove directories by Landlock, if its first argument says so. Then
+// it does what insideMove does.
 func insideRestricted(args []string) int {
 	runtime.LockOSThread()
 	if args[0] == "restricted" {
@@ -468,8 +474,7 @@ func insideRestricted(args []string) int {
 	return insideMove(args[1:])
 }
 
-// TestRenamesOfRestricted: a process that may not rename directories, because it took that right away from itself, has nobody do it
-// for it.
+// TestRenamesOfRestricted: a process that has given up the right to rename directories cannot have nsrun rename them.
 func TestRenamesOfRestricted(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	if _, _, e := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION); e != 0 {

@@ -34,8 +34,8 @@ func pathRules(project string, texts ...string) (list []nsrun.Rule) {
 	return list
 }
 
-// TestRuleCases: what the table of package rulecases says of paths is so in sandboxes: with an overlay, with a copy, and
-// where commands write in place.
+// TestRuleCases: sandboxes follow the table of package rulecases: with an overlay, with a copy, and if commands write
+// in place.
 func TestRuleCases(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t)
@@ -110,8 +110,8 @@ func TestRuleMistakes(t *testing.T) {
 	}
 }
 
-// TestShownAbove: a read-only folder above the project leaves it as it is, whatever mode that has, and is read-only beside
-// it. A folder in the project is read-only.
+// TestShownAbove: a read-only folder above the project makes what lies beside the project read-only, and leaves the
+// project as it is, whatever the project's mode. A folder in the project is read-only.
 func TestShownAbove(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t, "f: 1", "sub/f: 1")
@@ -137,7 +137,8 @@ func TestShownAbove(t *testing.T) {
 	}
 }
 
-// TestReplacedFile: a command starts also while the host replaces a file that is hidden from it, with a Runner and without.
+// TestReplacedFile: a command starts even while the host replaces a file that is hidden from it, with and without a
+// Runner.
 func TestReplacedFile(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t)

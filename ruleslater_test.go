@@ -79,9 +79,9 @@ func (m *maker) end() {
 	<-m.done
 }
 
-// TestBlockedLater: what a rule hides stays hidden while somebody on the host makes, replaces and removes it all the time:
-// in directories that are old and new, of a project and of a read-only folder. The controls are names that no rule hides,
-// and rules that are allowed to be about what exists alone.
+// TestBlockedLater: somebody on the host makes, replaces and removes a file that a rule hides, again and again: in old
+// and new directories, of a project and of a read-only folder. The file stays hidden. The controls are names that no
+// rule hides, and rules that only need to cover what exists.
 func TestBlockedLater(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	hidden := []string{"p/.env", "p/old/.env", "p/old/er/.env", "p/new/.env", "shown/.env", "shown/sub/.env", "p/there/.env"}
@@ -166,8 +166,8 @@ func TestBlockedLater(t *testing.T) {
 	}
 }
 
-// TestOwnName: a file that a command itself makes at a path that a rule hides is its own, and it is committed like others. The
-// directory that it is made in does not change otherwise.
+// TestOwnName: a file that the command itself makes at a path that a rule hides is its own, and is committed like
+// others. Its directory does not change otherwise.
 func TestOwnName(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t)
@@ -199,8 +199,8 @@ func TestOwnName(t *testing.T) {
 	}
 }
 
-// TestBlockedWithoutOverlay: in a directory that no overlay can be laid over, what exists is hidden all the same, and a notice says
-// how long; what does not exist is an error.
+// TestBlockedWithoutOverlay: where no overlay can be mounted over a directory, existing files are hidden all the same,
+// and a notice says for how long. A rule for a missing file is an error.
 func TestBlockedWithoutOverlay(t *testing.T) {
 	testenv.NeedRoot(t)
 	testenv.Leaks(t, nsexec.Shutdown)

@@ -34,8 +34,8 @@ func (a *asking) Approve(_ context.Context, q nsrun.Question) (nsrun.Answer, err
 	return a.answer(q), nil
 }
 
-// sshAgent starts an ssh-agent with the keys "chosen" and "other", whose files are in the directory that is returned; the
-// agent's socket is there too.
+// sshAgent starts an ssh-agent with the keys "chosen" and "other". It returns the directory that has the key files and
+// the agent's socket.
 func sshAgent(t *testing.T) (dir string) {
 	t.Helper()
 	for _, name := range []string{"ssh-agent", "ssh-add", "ssh-keygen"} {
@@ -187,9 +187,9 @@ for i in $(seq 20); do ssh-keygen -q -Y sign -n git -f k.pub f 2>/dev/null & don
 	}
 }
 
-// TestSSHAgentAlone: the sockets, of the agent and of the proxy, are nowhere to be reached but where they should be: not from
-// a sandbox of another project while the first one runs, whatever it shows of the host. The control is the host, where the
-// agent's answers, and the first sandbox.
+// TestSSHAgentAlone: only their own sandbox reaches the sockets of the agent and the proxy. A sandbox of another
+// project cannot, while the first one runs, whatever it shows of the host. The controls are the host, where the agent
+// answers, and the first sandbox.
 func TestSSHAgentAlone(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	base := place(t)

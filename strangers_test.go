@@ -14,9 +14,9 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// TestLinksOfStrangers: another user's directory holds what root names, and that user has put a link to root's own files
-// there: between two looks at the path, or before. No project, folder, rule or socket follows it. That the link leads
-// there, that root's own link is followed, and that the user's is to the user's own files, are the controls.
+// TestLinksOfStrangers: another user owns a directory that root names, and has put a link to root's own files there,
+// before root looks at the path or between two looks. No project, folder, rule or socket follows it. The controls: the
+// link leads there, root's own link is followed, and so is the user's link to the user's own files.
 func TestLinksOfStrangers(t *testing.T) {
 	testenv.NeedRoot(t)
 	testenv.Leaks(t, nsexec.Shutdown)

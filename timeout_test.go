@@ -47,8 +47,8 @@ func TestLongTimeout(t *testing.T) {
 	}
 }
 
-// TestSignalAfterEnd: once a command without a sandbox may be reaped, its number and that of its group may be others', so
-// neither gets a signal, though the process is still there.
+// TestSignalAfterEnd: once a command without a sandbox may be reaped, its process id and group may belong to others. So
+// neither gets a signal, though the process still exists.
 func TestSignalAfterEnd(t *testing.T) {
 	b := &bareCommand{Cmd: exec.Command("/bin/true")}
 	b.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -87,7 +87,8 @@ func TestAskedKeys(t *testing.T) {
 	}
 }
 
-// TestCredentialWaits: a client who has gone does not wait for the answer about a credential that another one asked for.
+// TestCredentialWaits: a client that has gone does not wait for the answer about a credential that another client asked
+// for.
 func TestCredentialWaits(t *testing.T) {
 	g := &gitCredential{turn: make(chan struct{}, 1), done: true, secret: "me:secret"}
 	if secret, err := g.get(t.Context()); secret != g.secret || err != nil {

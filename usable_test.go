@@ -16,8 +16,8 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// TestHostStaysUsable: while a command does its worst, another sandbox starts within three times its usual time, and the
-// report names the limit that was reached.
+// TestHostStaysUsable: while a command does its worst, another sandbox starts within three times its usual time, and
+// the report names the limit that was reached.
 func TestHostStaysUsable(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	if _, err := exec.LookPath("python3"); err != nil {
@@ -86,7 +86,8 @@ while True: open(str(i), "w").close(); i += 1'`, true},
 	}
 }
 
-// meanwhile runs a command, and says how long the quickest of the starts took during that time, and how many these were.
+// meanwhile runs a command. It returns how long the quickest start during that time took, and how many starts there
+// were.
 func meanwhile(t *testing.T, config nsrun.Config, script string) (res nsrun.Result, during time.Duration, starts int) {
 	t.Helper()
 	r := nsrun.NewRunner(config)
@@ -117,7 +118,8 @@ func unreached(t *testing.T, res nsrun.Result, limit string) bool {
 	return l.By != "rlimit" && !l.Hit
 }
 
-// quickest is how long the quickest of n starts takes, or of as many as begin before until is closed, and how many these are.
+// quickest returns how long the quickest of n starts takes, or of those that begin before until is closed, and their
+// number.
 func quickest(t *testing.T, n int, until <-chan struct{}) (best time.Duration, starts int) {
 	t.Helper()
 	r := nsrun.NewRunner(nsrun.Config{NoPlayground: true})

@@ -17,8 +17,8 @@ import (
 // nested runs a script as root of a user namespace of its own, with mounts of its own.
 func nested(script string) string { return "unshare -UrmC sh -c '" + script + "' 2>&1" }
 
-// TestUserNamespaces: with Config.UserNamespaces, or a preset, a command can have namespaces of its own, and gains nothing in them.
-// What is tried there package nsexec's test of that name has in full, with the controls.
+// TestUserNamespaces: with Config.UserNamespaces, or a preset, a command can have namespaces of its own, and gains
+// nothing by them. Package nsexec's test of this name tries more, with controls.
 func TestUserNamespaces(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	if _, err := exec.LookPath("unshare"); err != nil {

@@ -80,7 +80,7 @@ func TestWorkspaceIsRoot(t *testing.T) {
 	}, "script.py: 1", "gone: 1", "etc/", "etc/mine: 1", "sub/", "sub/f: 1")
 }
 
-// TestWorkspaceStore: a shared store is at its own path, read-only, so that links into it lead there; nothing else of the
+// TestWorkspaceStore: a shared store is at its own path, read-only, so that links into it work. Nothing else of the
 // host is there.
 func TestWorkspaceStore(t *testing.T) {
 	workspaces(t, func(t *testing.T, c nsrun.Config, dir string) {
@@ -168,8 +168,8 @@ func TestWorkspaceErrors(t *testing.T) {
 	}
 }
 
-// agent has a workspace with a virtual environment, as the programs have it that write files on the host and run commands in
-// the sandbox.
+// agent has a workspace with a virtual environment, as programs do that write files on the host and run commands in the
+// sandbox.
 type agent struct {
 	t *testing.T
 	c nsrun.Config
@@ -199,8 +199,8 @@ func (a *agent) write(name, text string) {
 
 func (a *agent) execute(command string) string { return sh(a.t, a.r, command) }
 
-// TestWorkspaceVerification: write and execute a script, the working directory, list files, programs of the system and of the
-// virtual environment, the network.
+// TestWorkspaceVerification: write and execute a script, use the working directory, list files, run programs of the
+// system and of the virtual environment, and use the network.
 func TestWorkspaceVerification(t *testing.T) {
 	workspaces(t, func(t *testing.T, c nsrun.Config, dir string) {
 		c.Approver = &asked{answer: nsrun.Allow}
@@ -227,8 +227,8 @@ func TestWorkspaceVerification(t *testing.T) {
 	})
 }
 
-// TestWorkspaceAgent: a script is written, data is made in a directory of the root, the script runs in the virtual environment
-// and its result is read. Where there is no pandas, a stand-in does what the script needs of it.
+// TestWorkspaceAgent: a script is written, data is made in a directory of the root, the script runs in the virtual
+// environment, and its result is read. Without pandas, a stand-in does what the script needs of it.
 func TestWorkspaceAgent(t *testing.T) {
 	const pandas = `
 class Column(list):
@@ -271,8 +271,8 @@ def read_csv(path):
 	})
 }
 
-// TestWorkspaceIsolation: the system is read-only, processes of the host cannot be seen, the terminal is not the caller's, and
-// nothing outlives the command.
+// TestWorkspaceIsolation: the system is read-only, the host's processes are invisible, the terminal is not the
+// caller's, and nothing outlives the command.
 func TestWorkspaceIsolation(t *testing.T) {
 	workspaces(t, func(t *testing.T, c nsrun.Config, dir string) {
 		r := runner(t, c)

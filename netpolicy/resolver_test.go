@@ -627,8 +627,8 @@ func TestLearningNames(t *testing.T) {
 	}
 }
 
-// TestSlowClient: as many connections as there can be questions do not hold up others, nor the end, if each sends half of
-// one.
+// TestSlowClient: as many connections as there can be questions each send half of a question. They delay neither other
+// clients nor the end.
 func TestSlowClient(t *testing.T) {
 	testenv.Leaks(t)
 	r := &netpolicy.Resolver{Table: newTable(t, "a.test"), Hosts: netpolicy.ParseHosts("203.0.113.1 a.test")}

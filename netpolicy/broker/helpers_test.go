@@ -50,8 +50,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// again is a call that is repeated when a signal interrupted it: the Go runtime sends some to its threads, and there are
-// calls that the kernel does not go on with.
+// again repeats a call that a signal interrupted: the Go runtime sends signals to its threads, and the kernel does not
+// restart every call.
 func again[T any](call func() (T, error)) (v T, err error) {
 	err = sys.Retry(func() (err error) { v, err = call(); return err })
 	return v, err
@@ -517,8 +517,8 @@ func helpBad(args []string) int {
 	return 0
 }
 
-// helpAddressed sends on a connected TCP socket to another address, which the kernel ignores, and looks with a UDP socket
-// which address it would have.
+// helpAddressed sends on a connected TCP socket to another address, which the kernel ignores, and looks at the address
+// that a UDP socket would have.
 func helpAddressed(args []string) int {
 	fd := tcp(args[0])
 	must(0, unix.Connect(fd, sockaddr(args[0])))

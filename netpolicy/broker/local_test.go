@@ -121,8 +121,8 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// TestLocalOutside: an abstract name, and a socket, of the host's are not reached by a socket of the host's network that the
-// command was given. The control: by whoever is outside they are.
+// TestLocalOutside: a socket of the host's network that the command was given reaches neither an abstract name nor a
+// socket of the host. The control: from outside they are reachable.
 func TestLocalOutside(t *testing.T) {
 	name := "@nsrun-test-" + t.TempDir()[1:]
 	l := must(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))

@@ -645,8 +645,8 @@ func TestOrphan(t *testing.T) {
 	})
 }
 
-// alone has this process be in a cgroup of its own until the test ends: other tests, which run at the same time, make and remove
-// cgroups too.
+// alone puts this process in a cgroup of its own until the test ends, because other tests that run at the same time
+// make and remove cgroups, too.
 func alone(t *testing.T) {
 	t.Helper()
 	before := ownCgroup(t)

@@ -124,8 +124,8 @@ type box struct {
 	err bytes.Buffer
 }
 
-// newBox starts one, which no signal of its Go runtime interrupts; without an enforcer it is a sandbox with the host's network.
-// It inherits these files.
+// newBox starts a box that no signal of its Go runtime interrupts. Without an enforcer it is a sandbox with the host's
+// network. It inherits these files.
 func newBox(t testing.TB, e *cgroup.Enforcer, files ...*os.File) *box {
 	t.Helper()
 	exe, err := os.Executable()

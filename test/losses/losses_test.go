@@ -73,7 +73,7 @@ func newWorld(t *testing.T, seed uint64, base []step) *world {
 	return w
 }
 
-// split copies a tree to where things are done natively. Files with several names become several files, as in a session: see
+// split copies a tree for the native run. Files with several names become several files, as in a session: see
 // SECURITY.md.
 func (w *world) split(from string) {
 	w.t.Helper()
@@ -242,8 +242,8 @@ func seeds(t *testing.T, usual, long int, f func(t *testing.T, seed uint64)) {
 	}
 }
 
-// TestWhole: what a session did is in the project after a commit as it is natively; an undo gives back what was there; another
-// commit gives the same again.
+// TestWhole: after a commit, the project is the same as after a native run; after an undo it is as before; after
+// another commit it is again as after the first.
 func TestWhole(t *testing.T) {
 	seeds(t, 4, 2000, func(t *testing.T, seed uint64) {
 		a := newAuthor(seed, "old")
@@ -286,7 +286,8 @@ func (a *author) choose(views ...view) string {
 
 func anyTime(string, object, object) bool { return true }
 
-// session is a world in which a command has taken some steps, fewer than most+2, in a session. Nil: it changed nothing but times.
+// session returns a world in which a command took fewer than most+2 steps in a session, or nil if they changed only
+// times.
 func session(t *testing.T, seed uint64, most int, tame bool) (w *world, a *author, got done) {
 	t.Helper()
 	w = newWorld(t, seed, newAuthor(seed, "old").base())
@@ -300,7 +301,8 @@ func session(t *testing.T, seed uint64, most int, tame bool) (w *world, a *autho
 	return w, a, got
 }
 
-// TestParts: each part of a session is committed as a whole or not at all, in the end all of it is, and each commit is undone.
+// TestParts: each part of a session is committed as a whole or not at all. All of it is committed in the end, and each
+// commit can be undone.
 func TestParts(t *testing.T) {
 	seeds(t, 3, 1000, func(t *testing.T, seed uint64) {
 		w, a, got := session(t, seed, 40, false)
@@ -357,7 +359,8 @@ func TestParts(t *testing.T) {
 	})
 }
 
-// TestOwner: what the project's owner does between a run and its commit is not lost, and neither is what the session did.
+// TestOwner: neither what the project's owner changes between a run and its commit nor what the session changed is
+// lost.
 func TestOwner(t *testing.T) {
 	seeds(t, 3, 1000, func(t *testing.T, seed uint64) {
 		w, a, got := session(t, seed, 20, true)
@@ -467,7 +470,8 @@ func TestSeveral(t *testing.T) {
 		}
 		for i := len(states) - 2; i >= 0; i-- {
 			if _, err := w.try("undo"); err != nil && w.far() && i < len(states)-2 {
-				// A copy of what the first session made was put back: for its undo that is another file.
+				// A copy of what the first session made was put back. For that session's undo, it is
+				// another file.
 				w.wantProject("refused", states[i+1])
 				return
 			}
@@ -633,7 +637,8 @@ func TestSince(t *testing.T) {
 		}
 		now := w.look(w.project)
 		for p, o := range w.base {
-			// What has several names has what he wrote by another one; and where he has no directory, it is kept aside.
+			// He may have written a file with several names by another name. If he has no directory, it is
+			// kept aside.
 			parent := host[filepath.Dir(p)]
 			if host[p].What == done[p].What && now[p].What != o.What && !o.Dir && !o.Many && (parent.Dir || parent.What == "") {
 				w.fail("undone", fmt.Sprintf("%s is %s, was %s", p, now[p].What, o.What))
@@ -642,8 +647,8 @@ func TestSince(t *testing.T) {
 	})
 }
 
-// TestAtOnce: what several processes of a command write at once is committed as the last one saw it; what the owner writes to the
-// project while sessions are committed and undone is somewhere afterwards.
+// TestAtOnce: several processes of a command write at once; what the last one saw is committed. What the owner writes
+// to the project during commits and undos is somewhere afterwards.
 func TestAtOnce(t *testing.T) {
 	testenv.NeedLong(t) // what it finds depends on who is faster
 	seeds(t, 3, 500, func(t *testing.T, seed uint64) {

@@ -2,7 +2,8 @@
 
 package tools
 
-// toolchainTasks are about compilers, generators and checkers that fewer people use, and about files with several names.
+// toolchainTasks are tasks with compilers, generators and checkers that fewer people use, and with files that have
+// several names.
 var toolchainTasks = []task{
 	{name: "OCaml", needs: "ocamlopt", slow: true, loose: true, setup: "echo \"let () = print_int 5\" >a.ml", run: "ocamlfind ocamlopt -package unix a.ml -o a 2>/dev/null || ocamlopt a.ml -o a; ./a"},
 	{name: "Elixir", needs: "mix", slow: true, loose: true, run: "mix new x >/dev/null && cd x && mix test 2>&1 | grep -E \"tests|doctest\" | cut -c1-20"},

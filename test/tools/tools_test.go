@@ -31,8 +31,8 @@ type task struct {
 	then  string // is run natively afterwards, on what came of both
 	// loose says that what is written differs each time: of files only names are compared.
 	loose bool
-	// differs says that the sandbox is meant to answer otherwise, and why: this is what it prints then, and "then" is not
-	// compared.
+	// differs says that the sandbox is meant to behave otherwise, and why. It is the output in the sandbox; the
+	// task's "then" is not compared.
 	differs string
 }
 
@@ -282,8 +282,8 @@ func (p place) sandboxed(t *testing.T, k task, want result, nativeErrors string,
 	}
 }
 
-// files are the types, modes, owners and contents of all files below dir, and which names are one file. Git's index holds
-// inode numbers and times.
+// files lists the types, modes, owners and contents of all files below dir, and which names are one file. It leaves out
+// the contents of git's index, which hold inode numbers and times.
 func files(t *testing.T, dir string, loose bool) map[string]string {
 	t.Helper()
 	found, first := make(map[string]string), make(map[uint64]string)

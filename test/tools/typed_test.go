@@ -12,7 +12,7 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// typed is something that developers do at a terminal. What the screen shows is not compared, but the exit status and the files.
+// typed is a task of developers at a terminal. The exit status and the files are compared, but not the screen.
 type typed struct {
 	name, needs, setup, run string
 	keys                    []key
