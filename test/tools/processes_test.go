@@ -19,7 +19,7 @@ var processTasks = []task{
 	{name: "inotify on an old file", slow: true, needs: "inotifywait", setup: "mkdir d; echo a >d/f", run: "(inotifywait -qq -t 5 -e modify d/f; echo $?) & sleep 0.3; echo b >>d/f; wait"},
 	{name: "inotify on a directory", slow: true, needs: "inotifywait", setup: "mkdir d", run: "inotifywait -q -t 5 -e create --format %f d >o & sleep 0.3; touch d/new; wait; cat o; rm o"},
 	{name: "unix sockets", needs: "socat", run: "socat UNIX-LISTEN:s,fork SYSTEM:'cat' & p=$!; i=0; while [ ! -S s ] && [ $i -lt 500 ]; do sleep 0.02; i=$((i+1)); done; echo hello | socat - UNIX-CONNECT:s; kill $p; wait; rm -f s"},
-	{name: "TCP on localhost", needs: "socat", run: "socat TCP-LISTEN:18923,bind=127.0.0.1,reuseaddr SYSTEM:'echo served' & i=0; while ! socat -u TCP:127.0.0.1:18923 - 2>/dev/null; do sleep 0.05; i=$((i+1)); [ $i -lt 60 ] || exit 1; done; wait"},
+	{name: "TCP on localhost", needs: "socat", run: "socat TCP-LISTEN:18923,bind=127.0.0.1,reuseaddr SYSTEM:'echo served' & i=0; while ! socat -u TCP:127.0.0.1:18923 - 2>/dev/null; do sleep 0.05; i=$((i+1)); [ $i -lt 600 ] || exit 1; done; wait"},
 	{name: "curl of a local server", slow: true, needs: "curl python3", setup: "echo page >index.html", run: "python3 -m http.server -b 127.0.0.1 18924 >/dev/null 2>&1 & p=$!; curl -s --retry 20 --retry-connrefused --retry-delay 0 --retry-max-time 10 http://127.0.0.1:18924/; kill $p; wait 2>/dev/null"},
 	{name: "ping", needs: "ping", run: "ping -c 1 -W 2 127.0.0.1 | grep -o '1 received'; ping -c 1 -W 2 localhost >/dev/null; echo $?"},
 	{name: "a terminal", needs: "script", run: "script -qec 'test -t 1 && stty rows 7 cols 9 && stty size' /dev/null </dev/null | tr -d '\\r'"},

@@ -36,7 +36,7 @@ var typedTasks = []typed{
 	{name: "Ctrl-\\", run: "ulimit -c 0; " + waits, keys: []key{{"ready", "\x1c"}}},
 	{name: "a new window size", run: "trap 'stty size >f; exit 0' WINCH; echo ready; while :; do sleep 0.05; done", keys: []key{{"ready", resize}}},
 	{name: "job control in bash", run: "bash --norc --noediting -i", keys: []key{
-		{"$ ", "PS1='> '\n"}, {"\n> ", "sh -c 'echo u''p; exec cat'\n"}, {"\nup", "\x1a"}, {"Stopped", "jobs >f; fg\n"}, {"fg\r\nsh -c", "\x04"}, {"> ", "exit 5\n"},
+		{"bash-", "PS1='> '\n"}, {"\n> ", "sh -c 'echo u''p; exec cat'\n"}, {"\nup", "\x1a"}, {"Stopped", ""}, {"\n> ", "jobs >f; fg\n"}, {"fg\r\nsh -c", "\x04"}, {"> ", "exit 5\n"},
 	}},
 	{name: "vim at a terminal", needs: "vim", run: "vim -u NONE -N f", keys: []key{{"~", "ihello\x1b:wq\n"}}},
 	{name: "less", needs: "less", setup: "seq 200 >f", run: "less f; echo $? >g", keys: []key{{"23", "G"}, {"200", "q"}}},
