@@ -27,19 +27,20 @@ const (
 // Question is what an Approver is asked.
 type Question struct {
 	Action Action
-	// Target is what the action is about, such as a path. For the network it is a text that is different each time, so
-	// that no stored answer applies.
+	// Target is what the action is about, such as a path. For the network it is a text that is different each time,
+	// so that no stored answer applies.
 	Target string
 	// Project is Config.Project, without symbolic links.
 	Project string
 	// Command is what would be run, with its control characters escaped.
 	Command string
-	// About says what ActionSign is for, as far as that can be known: the host's key was checked, but all names are the
-	// command's words. For ActionCredential it names the credential. Empty with the other actions.
+	// About says what ActionSign is for, as far as that can be known: the host's key was checked, but all names are
+	// the command's words. For ActionCredential it names the credential. Empty with the other actions.
 	About string
 	// Running says that the command runs while this is asked. False: it is asked before.
 	Running bool
-	// OneTime says that the answer is not remembered: AllowSession and AllowAlways count as Allow, the others as Deny.
+	// OneTime says that the answer is not remembered: AllowSession and AllowAlways count as Allow, the others as
+	// Deny.
 	OneTime bool
 }
 

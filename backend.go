@@ -12,12 +12,13 @@ type Backend uint8
 
 // The backends. docs/backends.md says what each one enforces.
 const (
-	// AutoBackend is NativeBackend where this machine allows namespaces, and LandlockBackend where it refuses them. A
-	// Runner finds that out by trying.
+	// AutoBackend is NativeBackend where this machine allows namespaces, and LandlockBackend where it refuses them.
+	// A Runner finds that out by trying.
 	AutoBackend Backend = iota
 	// NativeBackend uses namespaces and mounts (namespaces(7)).
 	NativeBackend
-	// LandlockBackend uses neither: Landlock protects files (landlock(7), Linux 6.12), and seccomp filters the rest.
+	// LandlockBackend uses neither: Landlock protects files (landlock(7), Linux 6.12), and seccomp filters the
+	// rest.
 	LandlockBackend
 )
 

@@ -224,8 +224,8 @@ func (b *blame) Ended(p attempts.Process, status int, command bool) {
 // silent reports whether a process that met a refusal has said nothing.
 func (f *followed) silent() bool { return f != nil && f.child == nil && len(f.text) == 0 }
 
-// ofForked returns why a process failed, from the messages of its forked copies that have not ended: they may wait to be
-// killed.
+// ofForked returns why a process failed, from the messages of its forked copies that have not ended: they may wait to
+// be killed.
 func (b *blame) ofForked(process int) []int {
 	for _, f := range b.of {
 		if reason, _ := f.named(); f.from == process && reason != nil {

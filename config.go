@@ -17,8 +17,8 @@ type Config struct {
 	Sandbox SandboxMode
 	// Backend says what keeps commands in their sandbox. Zero: what this machine allows.
 	Backend Backend
-	// Project is the directory that commands work in; an absolute path that exists. If it is a linked git work tree, or
-	// a submodule, commands write to its git directory outside of it in the same way. Empty: none.
+	// Project is the directory that commands work in; an absolute path that exists. If it is a linked git work
+	// tree, or a submodule, commands write to its git directory outside of it in the same way. Empty: none.
 	Project string
 	// Mode says how commands write to Project. Zero: Overlay.
 	Mode Mode
@@ -27,8 +27,8 @@ type Config struct {
 	// Rules are for more paths, in order: later ones win, over folders too. Nil: none.
 	Rules []Rule
 	// BlockExisting runs a command even if something that a Blocked rule names could appear later, and be seen: a
-	// Notice says where. (There is also a Notice where an existing file could be replaced.) False: such commands are
-	// not run, and the error is a *RuleError.
+	// Notice says where. (There is also a Notice where an existing file could be replaced.) False: such commands
+	// are not run, and the error is a *RuleError.
 	BlockExisting bool
 	// Preset says what kind of commands these are, and Presets has more presets; all of them apply. Zero:
 	// DefaultPreset.
@@ -37,14 +37,14 @@ type Config struct {
 
 	// After says what happens to changes in folders with an overlay when a command has ended. Zero: Keep.
 	After After
-	// AllowExec makes After: Commit also commit files that run later (overlay.Change.Runs): hooks, settings of editors,
-	// and the like, which are executed outside the sandbox. False: they are held back, see Result.Held.
+	// AllowExec makes After: Commit also commit files that run later (overlay.Change.Runs): hooks, settings of
+	// editors, and the like, which are executed outside the sandbox. False: they are held back, see Result.Held.
 	AllowExec bool
-	// AllowSpecial makes After: Commit also commit special files (overlay.Change.Special): FIFOs, sockets, set-user-id
-	// files. False: they are held back, see Result.Held.
+	// AllowSpecial makes After: Commit also commit special files (overlay.Change.Special): FIFOs, sockets,
+	// set-user-id files. False: they are held back, see Result.Held.
 	AllowSpecial bool
-	// Session is the id of a kept session to continue (see overlay.Open). Its roots are the folders with an overlay,
-	// and there must be no others. Empty: a new session.
+	// Session is the id of a kept session to continue (see overlay.Open). Its roots are the folders with an
+	// overlay, and there must be no others. Empty: a new session.
 	Session string
 	// On is the id of a session that new sessions are based on (see overlay.Options). Empty: none.
 	On string
@@ -60,24 +60,25 @@ type Config struct {
 	Enforcer Enforcer
 	// Publish are TCP ports of commands' servers that this host can reach, at 127.0.0.1. Nil: none.
 	Publish []uint16
-	// AllowUnix are unix sockets of the host that commands can connect to (unix(7)): absolute paths that exist, or the
-	// constants for services, such as SSHAgent. AbstractSockets stands for all sockets without a path, for commands
-	// with Request.Network (for other commands, a namespace of their own or rules close these). Nil: none.
+	// AllowUnix are unix sockets of the host that commands can connect to (unix(7)): absolute paths that exist, or
+	// the constants for services, such as SSHAgent. AbstractSockets stands for all sockets without a path, for
+	// commands with Request.Network (for other commands, a namespace of their own or rules close these). Nil: none.
 	AllowUnix []string
 
 	// Devices are devices of this host that commands can use: "nvidia", "dri" (graphics cards), "kvm", or absolute
 	// paths of character devices below /dev. Commands can open them with this user's permissions. Nil: none but the
 	// harmless ones (null, zero, full, random, urandom, tty, and terminals).
 	Devices []string
-	// UserNamespaces lets commands make user namespaces, as programs with a sandbox of their own do (browsers, bwrap,
-	// nsrun): see nsexec.FilterOptions. Hidden and read-only files stay so in them, but commands can reach more of the
-	// kernel. It needs an ordinary user and Linux 5.14. False: making them fails, except with BrowserPreset.
+	// UserNamespaces lets commands make user namespaces, as programs with a sandbox of their own do (browsers,
+	// bwrap, nsrun): see nsexec.FilterOptions. Hidden and read-only files stay so in them, but commands can reach
+	// more of the kernel. It needs an ordinary user and Linux 5.14. False: making them fails, except with
+	// BrowserPreset.
 	UserNamespaces bool
-	// OwnIDs gives root's commands user and group ids that nobody has outside. In the sandbox they are the usual ones:
-	// root is 0, and files keep their owners. Commands have root's rights to the files of folders, of the home directory
-	// and of Rules: owners, permissions, other users. For all other files they are nobody, also for those of root. It
-	// needs root, Linux 5.19, and file systems with idmapped mounts (mount_setattr(2)); without them commands fail with
-	// an *Error. False: root's commands have the ids of the host, and no capabilities.
+	// OwnIDs gives root's commands user and group ids that nobody has outside. In the sandbox they are the usual
+	// ones: root is 0, and files keep their owners. Commands have root's rights to the files of folders, of the
+	// home directory and of Rules: owners, permissions, other users. For all other files they are nobody, also for
+	// those of root. It needs root, Linux 5.19, and file systems with idmapped mounts (mount_setattr(2)); without
+	// them commands fail with an *Error. False: root's commands have the ids of the host, and no capabilities.
 	OwnIDs bool
 	// Credentials are secrets that commands can use but not read: see package credential. The variable that
 	// Rule.Variable names has the address to which a command sends plain HTTP. Commands need a network namespace of
@@ -99,11 +100,11 @@ type Config struct {
 	// Limits of each command. Zero: none.
 	Limits Limits
 	// Why makes Result.Refusals complete, whatever commands print about refusals. Each system call with a path then
-	// takes longer, and a command cannot set up a listener of its own (seccomp_unotify(2)). False: Refusals has only
-	// what is known at no cost.
+	// takes longer, and a command cannot set up a listener of its own (seccomp_unotify(2)). False: Refusals has
+	// only what is known at no cost.
 	Why bool
-	// Watch reports what commands write while they run: Execution.Events, and Result.Touched. Events name the process
-	// only if root runs another command in a session that has changes. False: nothing is watched.
+	// Watch reports what commands write while they run: Execution.Events, and Result.Touched. Events name the
+	// process only if root runs another command in a session that has changes. False: nothing is watched.
 	Watch bool
 	// MaxOutput is how much of standard output, and of standard error, a Result keeps, in bytes: one half from the
 	// beginning, one half from the end. Zero: DefaultMaxOutput. Negative: everything, whatever memory that takes.
@@ -116,9 +117,9 @@ type Config struct {
 	// nsrun removes caches in it, the largest first, and all of it if that is not enough. Zero: DefaultHomeSize.
 	HomeSize int64
 	// Caches are more directories below the home directory that programs fill again when they are missing: absolute
-	// paths, or paths that begin with "~/". They are treated like the caches that nsrun knows: they are the first to be
-	// removed from a home layer; without a home layer, a command's writes to them are gone when it ends; and with
-	// BuildPreset, commands write to the directories themselves. Nil: none.
+	// paths, or paths that begin with "~/". They are treated like the caches that nsrun knows: they are the first
+	// to be removed from a home layer; without a home layer, a command's writes to them are gone when it ends; and
+	// with BuildPreset, commands write to the directories themselves. Nil: none.
 	Caches []string
 	// Retention is how long committed and discarded sessions stay in StateDir. Zero: overlay.Retention.
 	Retention time.Duration
@@ -141,15 +142,16 @@ type Config struct {
 type After uint8
 
 const (
-	// Keep runs all commands of a Runner in one session, one at a time: each sees what the earlier ones wrote, and the
-	// folders do not change until Runner.Commit.
+	// Keep runs all commands of a Runner in one session, one at a time: each sees what the earlier ones wrote, and
+	// the folders do not change until Runner.Commit.
 	Keep After = iota
-	// Commit gives each command a session, and commits it when the command has ended, whatever its exit status: as if
-	// the command had run without a sandbox, except that the changes can be undone. If somebody else changed the same
-	// files meanwhile, the session is kept, and so are files that would run later (Config.AllowExec) or are special
-	// (Config.AllowSpecial).
+	// Commit gives each command a session, and commits it when the command has ended, whatever its exit status: as
+	// if the command had run without a sandbox, except that the changes can be undone. If somebody else changed the
+	// same files meanwhile, the session is kept, and so are files that would run later (Config.AllowExec) or are
+	// special (Config.AllowSpecial).
 	Commit
-	// Discard gives each command a session that is discarded: the Result lists the changes, and they are nowhere else.
+	// Discard gives each command a session that is discarded: the Result lists the changes, and they are nowhere
+	// else.
 	Discard
 	// Hold gives each command a session, and leaves it to the caller, open:
 	// Execution.Session.

@@ -14,8 +14,8 @@
 //	fmt.Println(res) // stdout, stderr, and the exit code if not zero: what a model reads
 //
 // A [Spec] describes one sandbox, as plain data, without sessions. A command in a zero Spec has no files, no network
-// and no capabilities; as it has no file to execute either, Start returns an error. DefaultMounts shows the host's files
-// read-only, without the secrets in known places.
+// and no capabilities; as it has no file to execute either, Start returns an error. DefaultMounts shows the host's
+// files read-only, without the secrets in known places.
 //
 // The packages that this one is made of do the work, and can be used on their own: nsexec runs a command in
 // namespaces, mounts describes its file system, overlay keeps what it writes apart until that is committed or

@@ -51,8 +51,8 @@ func (x *Execution) withoutCaches(err error) bool {
 	return true
 }
 
-// gone reports whether the host removed a file that a mount needs, such as a socket whose server ended: then the command
-// has to be prepared again. It does so a limited number of times, in case that is not the reason.
+// gone reports whether the host removed a file that a mount needs, such as a socket whose server ended: then the
+// command has to be prepared again. It does so a limited number of times, in case that is not the reason.
 func gone(err error, times *int) bool {
 	e, ok := errors.AsType[*nsexec.Error](err)
 	*times++

@@ -59,7 +59,8 @@ type Execution struct {
 	metered        *capture // standard error that is passed through an output limit; nil: it is not
 	stdin          [2]*os.File
 
-	// What the Runner knew of this machine when the command was planned. Others that start at the same time may find out more.
+	// What the Runner knew of this machine when the command was planned. Others that start at the same time may
+	// find out more.
 	landlock    bool // nothing is done by namespaces
 	mirrored    bool // no overlay can be laid over the home directory
 	plainCaches bool // nor over caches

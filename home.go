@@ -4,14 +4,14 @@ package nsrun
 type HomeMode uint8
 
 const (
-	// HomeReadOnly makes the home directory read-only. A command that has a folder to write to can also write to the
-	// caches of build tools that exist there; these writes are gone when it ends.
+	// HomeReadOnly makes the home directory read-only. A command that has a folder to write to can also write to
+	// the caches of build tools that exist there; these writes are gone when it ends.
 	HomeReadOnly HomeMode = iota
-	// HomeLayer keeps the files in a layer of the project, outside the home directory: the project's next commands see
-	// them, nothing else does, and no commit contains them. So caches and settings that programs create are there the
-	// next time. Commands that run at the same time share the layer; if two of them wrote the same file, the layer
-	// keeps the first version of it and of the files beside it. If the home directory cannot be shown through an
-	// overlay, a Notice says so, and it is read-only.
+	// HomeLayer keeps the files in a layer of the project, outside the home directory: the project's next commands
+	// see them, nothing else does, and no commit contains them. So caches and settings that programs create are
+	// there the next time. Commands that run at the same time share the layer; if two of them wrote the same file,
+	// the layer keeps the first version of it and of the files beside it. If the home directory cannot be shown
+	// through an overlay, a Notice says so, and it is read-only.
 	HomeLayer
 	homeModes
 )

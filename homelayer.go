@@ -174,8 +174,8 @@ func (r *Runner) homeRefused(which int) string {
 	return r.noHomeLayer[which]
 }
 
-// releaseHomes ends the use of the layers. No process of the command runs any more. The next command has a layer only when
-// it is unmounted, so that is waited for in the background.
+// releaseHomes ends the use of the layers. No process of the command runs any more. The next command has a layer only
+// when it is unmounted, so that is waited for in the background.
 func (x *Execution) releaseHomes() {
 	var layers []*homelayer.Layer
 	for i := range x.homes {

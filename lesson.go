@@ -8,8 +8,8 @@ import (
 
 // A Need is something that a command needs and that a Config does not allow: see Learn.
 type Need struct {
-	// Kind is RefusedRead (see the host's file at a path), RefusedWrite (write to it in place), RefusedUnix (connect to a
-	// unix socket) or RefusedConnect (a rule of the network).
+	// Kind is RefusedRead (see the host's file at a path), RefusedWrite (write to it in place), RefusedUnix
+	// (connect to a unix socket) or RefusedConnect (a rule of the network).
 	Kind RefusalKind `json:"kind"`
 	// Target is an absolute path, or, for the network, a rule: see netpolicy.Parse.
 	Target string `json:"target"`
@@ -56,8 +56,8 @@ func (n Need) Comment() string {
 
 // LearnOptions are options of Learn. The zero LearnOptions begin with what the Config allows.
 type LearnOptions struct {
-	// Given are allowed from the beginning, without a question. The Lesson has only those that the command needs. Nil:
-	// none.
+	// Given are allowed from the beginning, without a question. The Lesson has only those that the command needs.
+	// Nil: none.
 	Given []Need
 	// Ran is called after each run of the command, with what was allowed beyond the Config. Nil: no call.
 	Ran func(r Result, opened []Need)
@@ -65,9 +65,11 @@ type LearnOptions struct {
 
 // A Lesson is what Learn found.
 type Lesson struct {
-	// Needs are what the command needs: it fails if one of them is missing. Nil: it succeeds with the Config as it is.
+	// Needs are what the command needs: it fails if one of them is missing. Nil: it succeeds with the Config as it
+	// is.
 	Needs []Need
-	// Network says that the rules among the Needs replace those of the Config. False: the command needs those as well.
+	// Network says that the rules among the Needs replace those of the Config. False: the command needs those as
+	// well.
 	Network bool
 	// Sockets says the same of unix sockets, and AllowUnix of the Config.
 	Sockets bool
@@ -80,8 +82,8 @@ type Lesson struct {
 
 // LearnError says that a command failed although everything that could be allowed was allowed.
 type LearnError struct {
-	// Closed are the refusals that nothing can allow, or that were not approved. Nil: there are none, so the sandbox is
-	// not why the command fails.
+	// Closed are the refusals that nothing can allow, or that were not approved. Nil: there are none, so the
+	// sandbox is not why the command fails.
 	Closed []Refusal
 }
 

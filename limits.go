@@ -6,32 +6,33 @@ import "github.com/nsrun/nsrun/internal/limits"
 // If nothing on this host can enforce a limit, the error is a *LimitError, and no command is run. If a limit can only
 // be enforced less strictly, a Notice says so.
 type Limits struct {
-	// Memory is how many bytes of memory the processes may use together, including files on a tmpfs (/tmp, /dev/shm)
-	// and memory that the kernel uses for them. If they use more, all of them are killed. Without a cgroup nsrun
-	// measures at intervals, and a Notice says so. Zero: no limit.
+	// Memory is how many bytes of memory the processes may use together, including files on a tmpfs (/tmp,
+	// /dev/shm) and memory that the kernel uses for them. If they use more, all of them are killed. Without a
+	// cgroup nsrun measures at intervals, and a Notice says so. Zero: no limit.
 	Memory int64
-	// Swap is how many bytes of swap they may use beyond Memory. Zero: none if Memory is set; in a Request, the value
-	// of the Config. Negative: no limit.
+	// Swap is how many bytes of swap they may use beyond Memory. Zero: none if Memory is set; in a Request, the
+	// value of the Config. Negative: no limit.
 	Swap int64
-	// PIDs is how many processes and threads there may be at once. If there would be more, fork(2) and clone(2) fail,
-	// or, if neither a cgroup nor RLIMIT_NPROC is available, all of them are killed. Zero: no limit.
+	// PIDs is how many processes and threads there may be at once. If there would be more, fork(2) and clone(2)
+	// fail, or, if neither a cgroup nor RLIMIT_NPROC is available, all of them are killed. Zero: no limit.
 	PIDs int
 	// CPUs is how many processors they may use: 1.5 is the time of one and a half. Zero: no limit.
 	CPUs float64
-	// OpenFiles is how many descriptors each process may have (RLIMIT_NOFILE). Zero: the caller's limit, which is never
-	// raised.
+	// OpenFiles is how many descriptors each process may have (RLIMIT_NOFILE). Zero: the caller's limit, which is
+	// never raised.
 	OpenFiles int
-	// FileSize is how large a file that they write may become, in bytes (RLIMIT_FSIZE). Zero: the caller's limit, which
-	// is never raised.
+	// FileSize is how large a file that they write may become, in bytes (RLIMIT_FSIZE). Zero: the caller's limit,
+	// which is never raised.
 	FileSize int64
-	// Output is how many bytes they may write to standard output and standard error together. If they write more, all
-	// of them are killed, and the rest is not passed on. With Request.Passthrough the two are then pipes, not
+	// Output is how many bytes they may write to standard output and standard error together. If they write more,
+	// all of them are killed, and the rest is not passed on. With Request.Passthrough the two are then pipes, not
 	// terminals. Zero: no limit.
 	Output int64
-	// Disk is how many bytes they may write to the session and to the home layer, as du(1) counts them; Inodes is how
-	// many files of all kinds they may create there. nsrun measures at intervals, at most 50 times a second. If they
-	// use more, all of them are killed; what they wrote since the last measurement exceeds the limit. Writes elsewhere,
-	// for example with Direct, do not count. Without a session these limits are a *LimitError. Zero: no limit.
+	// Disk is how many bytes they may write to the session and to the home layer, as du(1) counts them; Inodes is
+	// how many files of all kinds they may create there. nsrun measures at intervals, at most 50 times a second. If
+	// they use more, all of them are killed; what they wrote since the last measurement exceeds the limit. Writes
+	// elsewhere, for example with Direct, do not count. Without a session these limits are a *LimitError. Zero: no
+	// limit.
 	Disk   int64
 	Inodes int
 	// Nice lowers their priority by 0 to 19, see nice(1). Zero: the caller's priority.
@@ -49,8 +50,8 @@ type Limit struct {
 	Value float64 `json:"value"`
 	// By is what enforced it: "cgroup v2", "cgroup v1", "rlimit", "priority" or "nsrun".
 	By string `json:"by"`
-	// Hit says that the command reached it, as far as that is known. For fsize it is known only if the limit ended the
-	// command itself. For nofile, nice, idle-io, and pids by rlimit it is not known.
+	// Hit says that the command reached it, as far as that is known. For fsize it is known only if the limit ended
+	// the command itself. For nofile, nice, idle-io, and pids by rlimit it is not known.
 	Hit bool `json:"hit"`
 	// Killed says that the command was killed because of it.
 	Killed bool `json:"killed"`
@@ -74,7 +75,8 @@ func (e *LimitError) Error() string { return e.Err.Error() }
 
 func (e *LimitError) Unwrap() error { return e.Err }
 
-// ParseSize reads a number of bytes: digits, or a number with K, M, G, T or P (powers of 1024), which may be followed by iB.
+// ParseSize reads a number of bytes: digits, or a number with K, M, G, T or P (powers of 1024), which may be followed
+// by iB.
 func ParseSize(text string) (int64, error) { return limits.ParseSize(text) }
 
 // FormatSize is a size for people, such as "512 MiB".

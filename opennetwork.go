@@ -16,8 +16,8 @@ func (c *Config) byRules(q *Request) bool {
 	return !q.Network && (q.LearnNet || len(c.Net.Rules) > 0 || len(c.Publish) > 0)
 }
 
-// openNetwork makes what network rules for a command need; they are not yet enforced. landlock says that the command has
-// no namespaces.
+// openNetwork makes what network rules for a command need; they are not yet enforced. landlock says that the command
+// has no namespaces.
 func (r *Runner) openNetwork(q *Request, landlock, explain bool) (_ *network, err error) {
 	c := &r.config
 	if c.Enforcer != BrokerEnforcer && !landlock && !explain && len(c.Credentials) == 0 && features.Has(features.LandlockScopes) {

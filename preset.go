@@ -16,8 +16,8 @@ const (
 	// DefaultPreset is for any command.
 	DefaultPreset Preset = iota
 	// BuildPreset is for build commands: they write directly to the caches of build tools that exist below the home
-	// directory (.cache/go-build, go/pkg, .npm/_cacache, …), so that the next build finds them. Later builds outside
-	// the sandbox then use what commands put there.
+	// directory (.cache/go-build, go/pkg, .npm/_cacache, …), so that the next build finds them. Later builds
+	// outside the sandbox then use what commands put there.
 	BuildPreset
 	// TestPreset is for test commands: their changes in folders with an overlay are discarded, as with Discard.
 	TestPreset
@@ -27,10 +27,11 @@ const (
 	// StrictPreset shows nothing of the host but /usr, /lib*, /bin, /sbin, /etc/passwd, /etc/group, with a network
 	// /etc/resolv.conf, and what Config and Request name. /dev has null, zero and urandom. There is no playground.
 	StrictPreset
-	// WorkspaceRootPreset makes the project the root, "/", and the home directory. Of the host there are /usr, /lib*,
-	// /bin, /sbin, /etc/resolv.conf, /etc/hosts, /etc/ssl and /etc/alternatives, and what Config and Request name, at
-	// its own path; /proc, /dev and /tmp are private. /.venv/bin is the first on PATH. Config.SandboxPath and
-	// Config.HostPath map paths. With Direct, a command may not see what others create in the project while it runs.
+	// WorkspaceRootPreset makes the project the root, "/", and the home directory. Of the host there are /usr,
+	// /lib*, /bin, /sbin, /etc/resolv.conf, /etc/hosts, /etc/ssl and /etc/alternatives, and what Config and Request
+	// name, at its own path; /proc, /dev and /tmp are private. /.venv/bin is the first on PATH. Config.SandboxPath
+	// and Config.HostPath map paths. With Direct, a command may not see what others create in the project while it
+	// runs.
 	WorkspaceRootPreset
 	// BrowserPreset is for programs with a sandbox of their own, as Config.UserNamespaces.
 	BrowserPreset

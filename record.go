@@ -10,13 +10,13 @@ import (
 // goroutines. If it, or a Config's Permissions, has a method Private() []string, the method returns directories
 // (absolute paths) that are hidden from commands, as those of a Registry are.
 type Recorder interface {
-	// Record is called when a command has ended, before its changes are committed, so that the old versions can still
-	// be copied: with an overlay the roots hold them. If it returns an error, Run returns that error, and nothing is
-	// committed. It is also called for commands that were denied; its error is then a Notice.
+	// Record is called when a command has ended, before its changes are committed, so that the old versions can
+	// still be copied: with an overlay the roots hold them. If it returns an error, Run returns that error, and
+	// nothing is committed. It is also called for commands that were denied; its error is then a Notice.
 	Record(ctx context.Context, rec Record) error
 
-	// Committed is called when some or all changes of a session are in the project, and Discarded when a session was
-	// discarded. Their errors are Notices.
+	// Committed is called when some or all changes of a session are in the project, and Discarded when a session
+	// was discarded. Their errors are Notices.
 	Committed(ctx context.Context, s *overlay.Session) error
 	Discarded(ctx context.Context, session string) error
 }

@@ -19,8 +19,8 @@ const (
 // A Refusal is something that the policy refused a command, and the flag that would allow it.
 type Refusal struct {
 	Kind RefusalKind `json:"kind"`
-	// Op says more exactly what was tried: with RefusedConnect "connect", "send" or "resolve"; with RefusedServe "bind"
-	// or "join"; with RefusedSignal and a limit, the signal that ended the command; else it is the kind.
+	// Op says more exactly what was tried: with RefusedConnect "connect", "send" or "resolve"; with RefusedServe
+	// "bind" or "join"; with RefusedSignal and a limit, the signal that ended the command; else it is the kind.
 	Op string `json:"op"`
 	// Target is an absolute path without symbolic links. For the network it is a text, see TargetText; with
 	// RefusedSyscall it is the call's name; with RefusedSignal it is "process 123" or the limit's name.
@@ -38,8 +38,8 @@ type Refusal struct {
 	Count   int    `json:"count"`             // how many times it was seen; zero: nobody has tried
 	PID     int    `json:"pid,omitempty"`     // who tried it first, as the sandbox counts; zero: unknown
 	Program string `json:"program,omitempty"` // its name, followed by the name it was called by if that differs; empty: unknown
-	// Failed says that the command failed because of it, as far as that can be told from what processes did next and
-	// wrote to standard error. It is set only with Config.Why.
+	// Failed says that the command failed because of it, as far as that can be told from what processes did next
+	// and wrote to standard error. It is set only with Config.Why.
 	Failed bool `json:"failed,omitempty"`
 
 	flag, value string // of Flag, as they are before anything is quoted; empty: Flag is about something else than a path

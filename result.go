@@ -34,13 +34,14 @@ type Result struct {
 	// Changes are what the session changed in the project: with Keep since it began, with
 	// the others by this command. Nil: nothing.
 	Changes []overlay.Change
-	// Held are the Changes that After: Commit did not commit, because they would run later (overlay.Change.Runs: hooks,
-	// settings of editors, and the like) or are special (overlay.Change.Special: FIFOs, set-user-id files). They are
-	// kept in Session. Nil: none.
+	// Held are the Changes that After: Commit did not commit, because they would run later (overlay.Change.Runs:
+	// hooks, settings of editors, and the like) or are special (overlay.Change.Special: FIFOs, set-user-id files).
+	// They are kept in Session. Nil: none.
 	Held []overlay.Change
-	// Touched are the absolute paths that the command created, wrote to or renamed something to, in the order of the
-	// first time, including those that it removed again. TouchedMore is how many there were beyond the first 10,000.
-	// They are set with Config.Watch and Run only. They report what happened; Changes reports the result. Nil: none.
+	// Touched are the absolute paths that the command created, wrote to or renamed something to, in the order of
+	// the first time, including those that it removed again. TouchedMore is how many there were beyond the first
+	// 10,000. They are set with Config.Watch and Run only. They report what happened; Changes reports the result.
+	// Nil: none.
 	Touched     []string
 	TouchedMore int
 	// Session is the id of the session. Empty: there is none, or none that was kept or can
@@ -55,26 +56,26 @@ type Result struct {
 	// Network is what the command had of the network, and tried to reach.
 	Network Network
 
-	// Services are the uses of services (such as SSHAgent) that the command made or tried to make, in their order, at
-	// most the first 200. Nil: none.
+	// Services are the uses of services (such as SSHAgent) that the command made or tried to make, in their order,
+	// at most the first 200. Nil: none.
 	Services []ServiceUse
 
 	// Limits are the limits that the command had, and how they were enforced. Nil: none, or the command was not
 	// executed.
 	Limits []Limit
 
-	// Refusals are what the policy refused the command, as far as that is known: denied network access; a program or
-	// working directory that is hidden; and, if the command failed and its standard error is in this Result, the paths
-	// that its messages name, if the policy, and nothing else, refuses them. Config.Why makes them complete. Nil: none
-	// are known.
+	// Refusals are what the policy refused the command, as far as that is known: denied network access; a program
+	// or working directory that is hidden; and, if the command failed and its standard error is in this Result, the
+	// paths that its messages name, if the policy, and nothing else, refuses them. Config.Why makes them complete.
+	// Nil: none are known.
 	Refusals []Refusal
 
 	// Backend is the mechanism that made the sandbox. Zero: there was no sandbox, or the command was not executed.
 	Backend Backend
 
-	// Missing are the features that this command would have used, but this machine lacks, so that something else was
-	// done: features.Describe says what is lost. They are among these: features.Overlay (Engine is another one),
-	// features.OwnProc, features.NewMountCalls, features.LandlockTCP (with rules by the broker), and, where
+	// Missing are the features that this command would have used, but this machine lacks, so that something else
+	// was done: features.Describe says what is lost. They are among these: features.Overlay (Engine is another
+	// one), features.OwnProc, features.NewMountCalls, features.LandlockTCP (with rules by the broker), and, where
 	// AutoEnforcer had to be the broker for root, features.BPF, features.CgroupV2, features.Clone3,
 	// features.LandlockScopes. Nil: none, or the command was not executed.
 	Missing []features.Name

@@ -30,10 +30,11 @@ type Rule struct {
 	// Mode is Direct, ReadOnly, Blocked or, in a Config, Protected. The zero Mode is a mistake.
 	Mode Mode
 	// Pattern is an absolute path, or a pattern of such paths: "*", "?" and "[…]" as in path.Match, "**" between
-	// slashes for any number of directories, "~/" at its beginning and $HOME for the home directory, $XDG_CACHE_HOME,
-	// $XDG_CONFIG_HOME, $XDG_DATA_HOME, $XDG_RUNTIME_DIR and $XDG_STATE_HOME, also in braces, and "\" before characters
-	// that stand for themselves. Something must exist there, unless Mode is Blocked (it is then hidden when it appears)
-	// or Protected (it is then held back; if it is written to in place, it is not protected). "!" before a Pattern
-	// makes its paths an exception to the Blocked rules before it. In a Request it is an absolute path.
+	// slashes for any number of directories, "~/" at its beginning and $HOME for the home directory,
+	// $XDG_CACHE_HOME, $XDG_CONFIG_HOME, $XDG_DATA_HOME, $XDG_RUNTIME_DIR and $XDG_STATE_HOME, also in braces, and
+	// "\" before characters that stand for themselves. Something must exist there, unless Mode is Blocked (it is
+	// then hidden when it appears) or Protected (it is then held back; if it is written to in place, it is not
+	// protected). "!" before a Pattern makes its paths an exception to the Blocked rules before it. In a Request it
+	// is an absolute path.
 	Pattern string
 }

@@ -50,8 +50,8 @@ type Runner struct {
 	ids       idmap.Namespace
 }
 
-// NewRunner returns a Runner, which has a copy of c: c can be changed afterwards, and used again. It does nothing yet: if
-// c is wrong, Run returns the error.
+// NewRunner returns a Runner, which has a copy of c: c can be changed afterwards, and used again. It does nothing yet:
+// if c is wrong, Run returns the error.
 func NewRunner(c Config) *Runner {
 	return &Runner{config: c.copied().withPresets(), turn: make(chan struct{}, 1), clearings: newClearings()}
 }

@@ -23,12 +23,12 @@ import (
 // given several times.
 const SSHAgent = service.SSHAgent
 
-// GPGAgent stands in Config.AllowUnix, as "gpg-agent:" and a key, for the gpg-agent of this program's user: commands have a
-// proxy that signs with that key alone, and asks the Approver about each signature (ActionSign).
+// GPGAgent stands in Config.AllowUnix, as "gpg-agent:" and a key, for the gpg-agent of this program's user: commands
+// have a proxy that signs with that key alone, and asks the Approver about each signature (ActionSign).
 const GPGAgent = service.GPGAgent
 
-// A Gateway serves commands that use a credential. Open is called for each command and rule; the function that it returns
-// serves a listener until ctx ends.
+// A Gateway serves commands that use a credential. Open is called for each command and rule; the function that it
+// returns serves a listener until ctx ends.
 type Gateway interface {
 	Open(ctx context.Context, r credential.Route) (serve func(net.Listener) error, err error)
 }

@@ -14,39 +14,41 @@ type Spec struct {
 	// Mounts is the file system. Nil: an empty one; see DefaultMounts.
 	Mounts mounts.Plan
 
-	// Share are the namespaces shared with the host. Zero: none. Where Mounts shows the host's /sys/fs/cgroup, programs that
-	// look for their cgroup in there (Java) need nsexec.Cgroup.
+	// Share are the namespaces shared with the host. Zero: none. Where Mounts shows the host's /sys/fs/cgroup,
+	// programs that look for their cgroup in there (Java) need nsexec.Cgroup.
 	Share nsexec.Namespace
 
-	// AbstractSockets leaves abstract unix sockets of the host (unix(7)) reachable if Share has the network: the kernel
-	// can close all of them, or none. False: they are closed, which needs Linux 6.12 with Landlock.
+	// AbstractSockets leaves abstract unix sockets of the host (unix(7)) reachable if Share has the network: the
+	// kernel can close all of them, or none. False: they are closed, which needs Linux 6.12 with Landlock.
 	AbstractSockets bool
 
 	// Env is the environment, "key=value". Nil: SafeEnv of the caller's.
 	Env []string
 
-	// Dir is the working directory, a path in the sandbox. Empty: the caller's, if the sandbox has that path, else "/".
+	// Dir is the working directory, a path in the sandbox. Empty: the caller's, if the sandbox has that path, else
+	// "/".
 	Dir string
 
 	// Hostname is the host's name in the sandbox. Empty: the real one.
 	Hostname string
 
-	// UIDMap and GIDMap say which ids exist in the sandbox (user_namespaces(7)). Nil: the caller's own, and for root
-	// all that it has.
+	// UIDMap and GIDMap say which ids exist in the sandbox (user_namespaces(7)). Nil: the caller's own, and for
+	// root all that it has.
 	UIDMap, GIDMap []nsexec.IDMap
 
 	// Capabilities of the command in its user namespace (capabilities(7)). Zero: none.
 	Capabilities nsexec.Capabilities
 
-	// Seccomp are filters of the commands' system calls (seccomp(2)). Nil: the default one, see nsexec.FilterOptions.
-	// Empty but not nil: none.
+	// Seccomp are filters of the commands' system calls (seccomp(2)). Nil: the default one, see
+	// nsexec.FilterOptions. Empty but not nil: none.
 	Seccomp []nsexec.Filter
 
 	// UserNamespaces, CgroupNamespaces and Openat2 make the default filter allow these, see nsexec.FilterOptions.
 	// False: it refuses them.
 	UserNamespaces, CgroupNamespaces, Openat2 bool
 
-	// NoSetGroupID makes the default filter refuse set-group-id bits, see nsexec.FilterOptions. False: chmod(2) sets them.
+	// NoSetGroupID makes the default filter refuse set-group-id bits, see nsexec.FilterOptions. False: chmod(2)
+	// sets them.
 	NoSetGroupID bool
 
 	// Rlimits are resource limits (setrlimit(2)). Nil: the caller's. If RLIMIT_CORE is not among them, there are no

@@ -170,8 +170,8 @@ func (b *bareCommand) wait() error {
 	return b.Cmd.Wait()
 }
 
-// end waits for its end, but does not reap it, so that the number of the group stays its own until what is left of it is
-// killed.
+// end waits for its end, but does not reap it, so that the number of the group stays its own until what is left of it
+// is killed.
 func (b *bareCommand) end() {
 	_ = sys.Retry(func() error {
 		return unix.Waitid(unix.P_PID, b.Process.Pid, new(unix.Siginfo), unix.WEXITED|unix.WNOWAIT, nil)

@@ -24,12 +24,12 @@ type View struct {
 	Private []string `json:"private"`
 	// ReadOnly are paths of the host that can be read; "/" means everything that is not listed elsewhere.
 	ReadOnly []string `json:"read_only"`
-	// Hidden are hidden paths, even if something appears there later. HiddenSockets are those that are sockets of the
-	// host.
+	// Hidden are hidden paths, even if something appears there later. HiddenSockets are those that are sockets of
+	// the host.
 	Hidden        []string `json:"hidden"`
 	HiddenSockets []string `json:"hidden_sockets"`
-	// Network is "none", "host", "rules" or "all" (LearnNet). With "rules", Rules has them. Publish are the ports that
-	// the host can reach.
+	// Network is "none", "host", "rules" or "all" (LearnNet). With "rules", Rules has them. Publish are the ports
+	// that the host can reach.
 	Network string   `json:"network"`
 	Rules   []string `json:"rules"`
 	Publish []uint16 `json:"publish"`
@@ -62,15 +62,15 @@ type Finding struct {
 	Path string `json:"path"`
 	// Exists says that the host has something at Path.
 	Exists bool `json:"exists"`
-	// Read says that the command sees what the host has at Path. Write says what happens to writes: "no", "apart" (they
-	// are kept apart in a session), "in place", "temporary" (they are gone with the sandbox), "home layer" (they are
-	// kept for the project's next commands).
+	// Read says that the command sees what the host has at Path. Write says what happens to writes: "no", "apart"
+	// (they are kept apart in a session), "in place", "temporary" (they are gone with the sandbox), "home layer"
+	// (they are kept for the project's next commands).
 	Read  bool   `json:"read"`
 	Write string `json:"write"`
 	// Connect says that the command can connect to it. It is false for paths that are not sockets.
 	Connect bool `json:"connect"`
-	// Rule is what decided: a word as in Refusal, or "allowed" for a rule of the network. Empty: nothing is refused.
-	// Text says the same for people.
+	// Rule is what decided: a word as in Refusal, or "allowed" for a rule of the network. Empty: nothing is
+	// refused. Text says the same for people.
 	Rule string `json:"rule"`
 	Text string `json:"text"`
 	// Denied are the ways to use it that are refused. Nil: none.

@@ -17,19 +17,21 @@ type Rule struct {
 	Host string
 	// Port is the TCP port of the host, with TLS. Zero: 443.
 	Port uint16
-	// Env is the environment variable of this process that holds the secret. File is the file that holds it: an absolute
-	// path, or one that begins with "~/"; white space at the end of the file is ignored. Exactly one of Env, File and Git
-	// is set.
+	// Env is the environment variable of this process that holds the secret. File is the file that holds it: an
+	// absolute path, or one that begins with "~/"; white space at the end of the file is ignored. Exactly one of
+	// Env, File and Git is set.
 	Env, File string
-	// Git uses the user and password that `git credential fill` returns for the host (git-credential(1)). Only git's
-	// own requests are then passed on. It excludes Env, File, and the fields below. False: Env or File has the secret.
+	// Git uses the user and password that `git credential fill` returns for the host (git-credential(1)). Only
+	// git's own requests are then passed on. It excludes Env, File, and the fields below. False: Env or File has
+	// the secret.
 	Git bool
-	// Header is the header whose value is the secret. Empty: Authorization, with "Bearer " before the secret, or by User.
+	// Header is the header whose value is the secret. Empty: Authorization, with "Bearer " before the secret, or by
+	// User.
 	Header string
 	// User sends the secret as this user's password (Authorization: Basic, RFC 7617). Empty: see Header.
 	User string
-	// URL is another variable of the command that gets the gateway's address, optionally with a path to append, as in
-	// "API_BASE_URL/v1". Empty: only the variable that Variable names.
+	// URL is another variable of the command that gets the gateway's address, optionally with a path to append, as
+	// in "API_BASE_URL/v1". Empty: only the variable that Variable names.
 	URL string
 }
 
@@ -196,8 +198,8 @@ func (r *Rule) HeaderName() string {
 // Route is a Rule with a function that returns its secret.
 type Route struct {
 	Rule Rule
-	// Secret returns the secret. A gateway may call it for each request, from several goroutines. For git it returns the
-	// user and the password with a colon between them.
+	// Secret returns the secret. A gateway may call it for each request, from several goroutines. For git it
+	// returns the user and the password with a colon between them.
 	Secret func(ctx context.Context) (string, error)
 }
 

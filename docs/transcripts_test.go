@@ -16,8 +16,8 @@ import (
 
 // withTranscripts are the pages that have blocks of the form "console". Those of a page are run one after the other by
 // one shell, in a project of its own: the file hello.in and a Makefile that makes hello and out/stamp of it, committed
-// to git, in the directory src of a home directory with a key of ssh, which the pages call /home/me. A line that is "…" stands
-// for any lines; the names of sessions and the times may be others.
+// to git, in the directory src of a home directory with a key of ssh, which the pages call /home/me. A line that is "…"
+// stands for any lines; the names of sessions and the times may be others.
 var withTranscripts = []string{"README.md", "docs/policy.md", "docs/sessions.md"}
 
 const makefile = "hello: hello.in\n\t@mkdir -p out; sed s/NAME/world/ hello.in >hello; sha256sum hello >out/sums\n"

@@ -23,8 +23,8 @@ var (
 	// changed meanwhile follow.
 	ErrOverflow = errors.New("the queue of events was full; looking for what changed meanwhile")
 
-	// ErrRootGone comes from the iterator if a root was removed or renamed: its path now leads to something else, or
-	// does not exist. A removed root has no more events; a renamed one is still watched at its new path.
+	// ErrRootGone comes from the iterator if a root was removed or renamed: its path now leads to something else,
+	// or does not exist. A removed root has no more events; a renamed one is still watched at its new path.
 	ErrRootGone = errors.New("the watched directory was removed or renamed")
 
 	// ErrClosed comes from the iterator of a closed Watcher.

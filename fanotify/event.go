@@ -12,8 +12,8 @@ type Op uint8
 const (
 	// Created: the path exists now and did not before, or was another file.
 	Created Op = 1 + iota
-	// Written: the content may have changed. For a directory, only after an overflow or if it is new: names in it may
-	// have come and gone that are not reported one by one.
+	// Written: the content may have changed. For a directory, only after an overflow or if it is new: names in it
+	// may have come and gone that are not reported one by one.
 	Written
 	// Removed: the path no longer exists.
 	Removed

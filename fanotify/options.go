@@ -42,20 +42,20 @@ func (e *Engine) UnmarshalText(b []byte) error {
 
 // Options say what to watch. The zero Options are an error: there must be a root.
 type Options struct {
-	// Roots are the directories to watch. None may be inside another. Symbolic links on the way to them are followed
-	// once.
+	// Roots are the directories to watch. None may be inside another. Symbolic links on the way to them are
+	// followed once.
 	Roots []string
 
 	// Engine is the engine to use; New fails if it is not available. The zero value lets New choose.
 	Engine Engine
 
-	// Unlimited asks for a queue without a limit in the kernel, for Fanotify only and with CAP_SYS_ADMIN. Then there is
-	// no overflow, but a process that writes faster than events are read fills the kernel's memory
+	// Unlimited asks for a queue without a limit in the kernel, for Fanotify only and with CAP_SYS_ADMIN. Then
+	// there is no overflow, but a process that writes faster than events are read fills the kernel's memory
 	// (FAN_UNLIMITED_QUEUE, fanotify_init(2)).
 	Unlimited bool
 
 	// Sweep makes Stop look through the roots for changes that the kernel did not report: writes through a mapping
-	// (mmap(2)), and on some kernels those through an overlay whose upper directory is watched. Linux 6.18 reports the
-	// latter.
+	// (mmap(2)), and on some kernels those through an overlay whose upper directory is watched. Linux 6.18 reports
+	// the latter.
 	Sweep bool
 }

@@ -27,8 +27,8 @@ type engine interface {
 	// step waits until there is something to do, does a part of it and puts what it
 	// found into out.
 	step(o *out)
-	// stop makes step end after it has read everything that the kernel has queued by now. It may be called at any time,
-	// more than once.
+	// stop makes step end after it has read everything that the kernel has queued by now. It may be called at any
+	// time, more than once.
 	stop()
 	// abort makes step return soon.
 	abort()

@@ -12,8 +12,8 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// inside performs the calls that add adds, in a process with a user namespace of its own. If one fails, the error is its
-// errno. See reexec.Perform for taken.
+// inside performs the calls that add adds, in a process with a user namespace of its own. If one fails, the error is
+// its errno. See reexec.Perform for taken.
 func inside(add func(b *prog.Builder), taken func(sock int) error) error {
 	b := prog.New(prog.Native())
 	b.SetNFds(1)

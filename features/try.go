@@ -92,7 +92,8 @@ func tryOpenat2() error {
 	return err
 }
 
-// tryNewMounts looks for open_tree, move_mount, fsopen, fsconfig, fsmount, and mount_setattr, which is the newest (Linux
+// tryNewMounts looks for open_tree, move_mount, fsopen, fsconfig, fsmount, and mount_setattr, which is the newest
+// (Linux
 // 5.12). Container runtimes filter them.
 func tryNewMounts() error {
 	// The kernel checks flags before privileges (EINVAL).
@@ -218,7 +219,8 @@ func tryFanotify() error {
 		return err
 	}
 	defer unix.Close(fd)
-	// A mark of a whole file system needs privileges, which the kernel checks before it says that procfs cannot be watched.
+	// A mark of a whole file system needs privileges, which the kernel checks before it says that procfs cannot be
+	// watched.
 	const events = unix.FAN_CREATE | unix.FAN_RENAME | unix.FAN_ONDIR
 	err = unix.FanotifyMark(fd, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM, events, unix.AT_FDCWD, place)
 	if err == unix.EOPNOTSUPP || err == unix.ENODEV || err == unix.EXDEV {

@@ -55,23 +55,23 @@ type Mount struct {
 	Source string
 	Target string // absolute path in the sandbox
 
-	// Same is the file that Source must be, for KindBind and KindDev, and the last directory of Lower for KindOverlay.
-	// Zero: any file.
+	// Same is the file that Source must be, for KindBind and KindDev, and the last directory of Lower for
+	// KindOverlay. Zero: any file.
 	Same FileID
 
-	// Onto is the file that Target must be, if nothing but binds of the host at their own paths is mounted there yet.
-	// Zero: any file.
+	// Onto is the file that Target must be, if nothing but binds of the host at their own paths is mounted there
+	// yet. Zero: any file.
 	Onto FileID
 
-	// ReadOnly makes a bind and everything mounted below it, a tmpfs, or an overlay read-only. False: it is as writable
-	// as the source.
+	// ReadOnly makes a bind and everything mounted below it, a tmpfs, or an overlay read-only. False: it is as
+	// writable as the source.
 	ReadOnly bool
 
 	// Devices lets device nodes of a bind work. False: nodev.
 	Devices bool
 
-	// Optional skips the step if the source (for KindTmpfs, KindBlock, KindRemount and KindChmod: the target) does not
-	// exist. False: that is an error.
+	// Optional skips the step if the source (for KindTmpfs, KindBlock, KindRemount and KindChmod: the target) does
+	// not exist. False: that is an error.
 	Optional bool
 
 	// NonRecursive binds only the one mount that holds Source, not the mounts
@@ -83,8 +83,8 @@ type Mount struct {
 	MustExist bool
 
 	// Perm is the mode of a tmpfs root, directory or file, and for KindDev of the directory shm, including
-	// fs.ModeSticky and the like. Zero: the usual mode of the kind (0755, files 0644, KindData 0600, shm 1777), unless
-	// HasPerm is set.
+	// fs.ModeSticky and the like. Zero: the usual mode of the kind (0755, files 0644, KindData 0600, shm 1777),
+	// unless HasPerm is set.
 	Perm    fs.FileMode
 	HasPerm bool
 
@@ -103,9 +103,9 @@ type Mount struct {
 	// False: it has Upper and Work, or is read-only.
 	Temporary bool
 
-	// Volatile stops an overlay with an upper directory from syncing: unmounting it does not wait until the whole file
-	// system is written back, and fsync(2) in it does nothing. Files in the upper directory may be cut off after a
-	// power failure, and the work directory can be used again only if its work/incompat is removed
+	// Volatile stops an overlay with an upper directory from syncing: unmounting it does not wait until the whole
+	// file system is written back, and fsync(2) in it does nothing. Files in the upper directory may be cut off
+	// after a power failure, and the work directory can be used again only if its work/incompat is removed
 	// (Documentation/filesystems/overlayfs.rst, Linux 5.10). False: it is as durable as the file system.
 	Volatile bool
 
@@ -128,8 +128,8 @@ type Mount struct {
 	// False: the lower directories are those in Lower.
 	Over bool
 
-	// Perms are modes of directories that nsrun creates in a layer for Hide, Dirs, Files and Texts: an overlay shows a
-	// directory with the mode of its topmost layer. Nil: 0755.
+	// Perms are modes of directories that nsrun creates in a layer for Hide, Dirs, Files and Texts: an overlay
+	// shows a directory with the mode of its topmost layer. Nil: 0755.
 	Perms []Perm
 
 	// Layer is the index in nsexec.Cmd.Layers of the mount that a KindLayer attaches.

@@ -32,8 +32,8 @@ type Decision struct {
 // A Log keeps each different decision once, with a count. The zero Log is empty and ready to use. It keeps the first
 // few thousand decisions and counts the others, so a sandbox cannot make it larger than some megabytes.
 type Log struct {
-	// Names returns the names of an address, such as Table.Names. Any of them may be the intended one, so Rules has all
-	// of them. Nil: the Log uses the names in the verdicts.
+	// Names returns the names of an address, such as Table.Names. Any of them may be the intended one, so Rules has
+	// all of them. Nil: the Log uses the names in the verdicts.
 	Names func(netip.Addr) []string
 	// Hosts are names that are resolved without a Resolver, such as those of Resolver.Hosts.
 	Hosts map[string][]netip.Addr

@@ -11,11 +11,12 @@ import (
 )
 
 const (
-	// Grace is how long an address stays usable after its time to live is over: programs connect some time after their
-	// query, and may then try the next address.
+	// Grace is how long an address stays usable after its time to live is over: programs connect some time after
+	// their query, and may then try the next address.
 	Grace = 2 * time.Minute
 
-	// Always is an infinite time to live, for names that programs look up by themselves, such as those in /etc/hosts.
+	// Always is an infinite time to live, for names that programs look up by themselves, such as those in
+	// /etc/hosts.
 	Always time.Duration = math.MaxInt64
 
 	// maxTTL is the longest time to live that is believed of a server.

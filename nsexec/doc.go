@@ -30,8 +30,8 @@
 // program itself would copy its page tables, and hold its secrets. The launcher is an image of this package's own, not
 // the program: no init function and no C constructor runs there. It keeps one sandbox ready whose namespaces exist
 // already, for the next Start with the same namespaces and ids. The launcher has the root directory, the resource
-// limits and the cgroup that the program had at the first Start, until Shutdown ends it. After a change of effective ids
-// or groups the next Start executes another one. The real ids of a command are the effective ones of the program.
+// limits and the cgroup that the program had at the first Start, until Shutdown ends it. After a change of effective
+// ids or groups the next Start executes another one. The real ids of a command are the effective ones of the program.
 //
 // Any number of goroutines may start commands at the same time, with different settings.
 //

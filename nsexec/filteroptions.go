@@ -14,23 +14,23 @@ import (
 // FilterOptions are options of the default filter. The zero FilterOptions are for a Cmd without id maps, and allow no
 // new namespaces.
 type FilterOptions struct {
-	// UIDMap and GIDMap are those of the Cmd. If a command has only one id, as those of ordinary users have, chown(2)
-	// to other ids fails with EPERM as it does outside, which archivers and fakeroot expect, and not with EINVAL, the
-	// error for ids that a user namespace lacks.
+	// UIDMap and GIDMap are those of the Cmd. If a command has only one id, as those of ordinary users have,
+	// chown(2) to other ids fails with EPERM as it does outside, which archivers and fakeroot expect, and not with
+	// EINVAL, the error for ids that a user namespace lacks.
 	UIDMap, GIDMap []IDMap
-	// UserNamespaces lets commands make user namespaces, and in these all other namespaces except those for cgroups and
-	// time, with mounts. The kernel locks the mounts there that hide something or make it read-only
+	// UserNamespaces lets commands make user namespaces, and in these all other namespaces except those for cgroups
+	// and time, with mounts. The kernel locks the mounts there that hide something or make it read-only
 	// (mount_namespaces(7)). False: making them is refused.
 	UserNamespaces bool
-	// CgroupNamespaces also lets commands make cgroup namespaces, in which they can mount the part of their own cgroup
-	// that they may write to. False: making them is refused.
+	// CgroupNamespaces also lets commands make cgroup namespaces, in which they can mount the part of their own
+	// cgroup that they may write to. False: making them is refused.
 	CgroupNamespaces bool
-	// Openat2 lets commands use openat2(2), which an nsrun in the sandbox needs. The mode is in memory, which no filter
-	// can read, so commands can make set-user-id files with it. False: the call fails with ENOSYS.
+	// Openat2 lets commands use openat2(2), which an nsrun in the sandbox needs. The mode is in memory, which no
+	// filter can read, so commands can make set-user-id files with it. False: the call fails with ENOSYS.
 	Openat2 bool
-	// NoSetGroupID refuses to set a set-group-id bit with chmod(2), with EPERM. It is for commands that can give their
-	// files to any group (CAP_SETGID, in a user namespace whose files have these groups outside): whoever executes such a
-	// file has that group. False: directories need the bit, so it can be set.
+	// NoSetGroupID refuses to set a set-group-id bit with chmod(2), with EPERM. It is for commands that can give
+	// their files to any group (CAP_SETGID, in a user namespace whose files have these groups outside): whoever
+	// executes such a file has that group. False: directories need the bit, so it can be set.
 	NoSetGroupID bool
 }
 

@@ -56,8 +56,8 @@ func (c *Cmd) gate(files []*os.File) (answer func(failed bool) error, _ []*os.Fi
 	}, append(files, r), nil
 }
 
-// gateFile is the number of the gate's end in the sandbox, -1 if there is none. After it come the supervisor's socket, the
-// socket for the mounts and the status pipe.
+// gateFile is the number of the gate's end in the sandbox, -1 if there is none. After it come the supervisor's socket,
+// the socket for the mounts and the status pipe.
 func (c *Cmd) gateFile(status int) int {
 	if c.opt.Gate == nil {
 		return -1

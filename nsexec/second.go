@@ -103,8 +103,8 @@ func (c *Cmd) resolve(name string) (string, error) {
 	}
 }
 
-// scratch returns the first of the numbers for Options.ScratchFd. The sandbox has only the command's descriptors and those
-// of the set-up, unless it inherits this process's.
+// scratch returns the first of the numbers for Options.ScratchFd. The sandbox has only the command's descriptors and
+// those of the set-up, unless it inherits this process's.
 func (c *Cmd) scratch(status int) (int, error) {
 	limit := unix.Rlimit{Cur: 1024}
 	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)

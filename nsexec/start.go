@@ -63,8 +63,8 @@ func start(c *Cmd, files []*os.File) (*clone, error) {
 // attachTries is how often a sandbox is set up while somebody replaces what is mounted over.
 const attachTries = 20
 
-// replaced reports whether a set-up failed because somebody removed or replaced a file between the look-up and the mount
-// over it, as passwd(1) does with /etc/shadow, and everything done so far can be done again.
+// replaced reports whether a set-up failed because somebody removed or replaced a file between the look-up and the
+// mount over it, as passwd(1) does with /etc/shadow, and everything done so far can be done again.
 func (c *Cmd) replaced(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.attach && e.Err == syscall.ENOENT && c.repeatable() && len(c.Layers) == 0

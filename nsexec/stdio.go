@@ -281,8 +281,8 @@ func copyRest(w io.Writer, r *os.File) error {
 // longer: on a busy machine it is not there because it was not read yet.
 const drainTime = 2 * time.Second
 
-// awaitCopies waits for the copying goroutines, as long as WaitDelay allows. Then what is in the pipes is copied, and no
-// more: processes outside that got an end of a pipe may hold it for ever.
+// awaitCopies waits for the copying goroutines, as long as WaitDelay allows. Then what is in the pipes is copied, and
+// no more: processes outside that got an end of a pipe may hold it for ever.
 func (c *Cmd) awaitCopies() (first error) {
 	var end *time.Timer
 	var timeout <-chan time.Time

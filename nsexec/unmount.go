@@ -11,8 +11,8 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// With Options.LeaveMounts this process holds the mount namespace of the sandbox by a descriptor. Then the kernel unmounts
-// nothing when PID 1 ends, for which Wait would have to wait, but when the descriptor is closed.
+// With Options.LeaveMounts this process holds the mount namespace of the sandbox by a descriptor. Then the kernel
+// unmounts nothing when PID 1 ends, for which Wait would have to wait, but when the descriptor is closed.
 
 func (c *Cmd) leavesMounts() bool {
 	return c.opt.LeaveMounts && c.opt.Confinement == nil && !c.opt.Inherit && !c.opt.Bubblewrap

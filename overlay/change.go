@@ -54,12 +54,12 @@ type Change struct {
 	// changes of their own.
 	Below int
 
-	// Special says why the object is committed only with CommitOptions.AllowSpecial, such as "is setuid". Empty: it is
-	// not special.
+	// Special says why the object is committed only with CommitOptions.AllowSpecial, such as "is setuid". Empty: it
+	// is not special.
 	Special string
 
-	// Runs says why the object would later be executed or obeyed although nobody runs the project's code: "git hook",
-	// "direnv". It is Protected for paths that Options.Protect names. Empty: neither.
+	// Runs says why the object would later be executed or obeyed although nobody runs the project's code: "git
+	// hook", "direnv". It is Protected for paths that Options.Protect names. Empty: neither.
 	Runs string
 
 	// Links is how many names a new regular file has. Zero and one: only this name.

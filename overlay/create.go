@@ -35,21 +35,21 @@ type Options struct {
 	// caller's own. Empty: DefaultDir.
 	Dir string
 
-	// On is another session of the state directory, named as for Open, on which this one is based: the command sees the
-	// project with the changes of that session. The roots must be that session's, or some of them. It must not be in
-	// use, and cannot be written to as long as this one has changes. Empty: the project itself.
+	// On is another session of the state directory, named as for Open, on which this one is based: the command sees
+	// the project with the changes of that session. The roots must be that session's, or some of them. It must not
+	// be in use, and cannot be written to as long as this one has changes. Empty: the project itself.
 	On string
 
 	// Engine says how writes are kept apart from the project. Zero: chosen by the file systems, see Info.Engine.
 	Engine Engine
 
-	// Protect are patterns of paths whose changes are held back, like files that run later (Change.Runs), as long as
-	// this session exists. They are absolute, with "*", "?", "[…]" and "**", and without symbolic links. A pattern that
-	// matches a directory also covers everything below it. Nil: none.
+	// Protect are patterns of paths whose changes are held back, like files that run later (Change.Runs), as long
+	// as this session exists. They are absolute, with "*", "?", "[…]" and "**", and without symbolic links. A
+	// pattern that matches a directory also covers everything below it. Nil: none.
 	Protect []string
 
-	// Spare is what another session left (Session.Retire). Create uses it if it is Ready and has the same roots, and
-	// removes it otherwise. It then belongs to Create. Nil: everything is made anew.
+	// Spare is what another session left (Session.Retire). Create uses it if it is Ready and has the same roots,
+	// and removes it otherwise. It then belongs to Create. Nil: everything is made anew.
 	Spare *Spare
 }
 

@@ -64,8 +64,8 @@ var (
 	// ErrNoSession is what opening or removing a session that does not exist returns.
 	ErrNoSession = errors.New("no such session")
 
-	// ErrStateDir is returned if there is no place for the state directory (then the Error has no Path), if it cannot be
-	// opened, or if no session can be made in it.
+	// ErrStateDir is returned if there is no place for the state directory (then the Error has no Path), if it
+	// cannot be opened, or if no session can be made in it.
 	ErrStateDir = errors.New("no state directory")
 
 	// ErrBusy is what opening a session wraps when somebody else holds it.
@@ -90,8 +90,8 @@ var (
 	// ErrNotText says that two versions cannot be merged, because one is not text, or is too large.
 	ErrNotText = errors.New("one side is not text, or is too large")
 
-	// ErrBuiltOn is wrapped if other sessions are based on this one, and still have changes: it cannot be written to,
-	// discarded or removed.
+	// ErrBuiltOn is wrapped if other sessions are based on this one, and still have changes: it cannot be written
+	// to, discarded or removed.
 	ErrBuiltOn = errors.New("other sessions build on it")
 
 	// ErrBaseKept is wrapped if a session is to be committed, and the session that it is based on is not committed
@@ -108,8 +108,8 @@ type Conflict struct {
 	Path string // relative to Root
 	Why  string
 
-	// Kind is what the session did to the object, or, if the conflict is about something else in a directory that the
-	// session removed, to that directory.
+	// Kind is what the session did to the object, or, if the conflict is about something else in a directory that
+	// the session removed, to that directory.
 	Kind Kind
 
 	// Session and Project are the two versions that there are now.

@@ -23,8 +23,8 @@ type Info struct {
 	Undo    Deed
 	Decided time.Time
 
-	// Interrupted says that an operation on the session was interrupted, and could be neither finished nor rolled back:
-	// Recover says why.
+	// Interrupted says that an operation on the session was interrupted, and could be neither finished nor rolled
+	// back: Recover says why.
 	Interrupted bool
 }
 
@@ -50,10 +50,11 @@ type Rename struct {
 type Written struct {
 	Bytes int64 // as du(1) counts them
 	Files int64 // files of all kinds, directories too
-	// Partial says that something was not counted: directories that cannot be listed, that were removed meanwhile, or
-	// that are nested too deeply. It is false for EngineTmpfs, whose file system counts.
+	// Partial says that something was not counted: directories that cannot be listed, that were removed meanwhile,
+	// or that are nested too deeply. It is false for EngineTmpfs, whose file system counts.
 	Partial bool
-	// UsedBytes and UsedFiles are what everybody together uses on the file system that holds the session (statfs(2)).
+	// UsedBytes and UsedFiles are what everybody together uses on the file system that holds the session
+	// (statfs(2)).
 	UsedBytes, UsedFiles int64
 }
 

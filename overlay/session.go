@@ -146,10 +146,10 @@ func (s *Session) Unmapped() []string {
 	return slices.Clone(s.unmapped)
 }
 
-// MountedUntil says that the session's overlays stay mounted until the channel is closed, although the command has ended
-// and no process uses them. Until then, what needs the directories of the overlays waits: Resume, Retire's Spare,
-// ClearScratch, DropScratch, Remove and Close. The changes can be listed, committed and discarded meanwhile. Nil: they are
-// unmounted.
+// MountedUntil says that the session's overlays stay mounted until the channel is closed, although the command has
+// ended and no process uses them. Until then, what needs the directories of the overlays waits: Resume, Retire's Spare,
+// ClearScratch, DropScratch, Remove and Close. The changes can be listed, committed and discarded meanwhile. Nil: they
+// are unmounted.
 func (s *Session) MountedUntil(unmounted <-chan struct{}) {
 	s.work.Lock()
 	defer s.work.Unlock()

@@ -31,8 +31,8 @@ type Change struct {
 	// Size and OldSize are the lengths of regular files, in bytes.
 	Size, OldSize int64
 
-	// Before is the absolute path of the version before the change. Record sets it, and ignores its value. Empty: none
-	// is kept.
+	// Before is the absolute path of the version before the change. Record sets it, and ignores its value. Empty:
+	// none is kept.
 	Before string
 
 	// Dropped says that the change was dropped later, see Registry.Dropped. Record ignores it.

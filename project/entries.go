@@ -130,8 +130,8 @@ type Restored struct {
 type Recorded struct {
 	ID string // of the execution
 
-	// Backups are the backups of today's originals of the changed files, in the order of the changes. Made marks new
-	// ones.
+	// Backups are the backups of today's originals of the changed files, in the order of the changes. Made marks
+	// new ones.
 	Backups []Backup
 
 	// Omitted are files that have no backup or before-version because of a limit.

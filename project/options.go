@@ -24,8 +24,8 @@ type Options struct {
 	// Recorded.Omitted.
 	BackupFile int64
 
-	// BeforeFile and BeforeAll are the largest size of one before-version, and of all before-versions of an execution,
-	// in bytes. Zero: 16 MiB and 64 MiB. What is left out is in Recorded.Omitted.
+	// BeforeFile and BeforeAll are the largest size of one before-version, and of all before-versions of an
+	// execution, in bytes. Zero: 16 MiB and 64 MiB. What is left out is in Recorded.Omitted.
 	BeforeFile, BeforeAll int64
 
 	// Changes is how many changes of an execution are listed in the log and have before-versions; the others are

@@ -10,8 +10,8 @@ import (
 	"github.com/nsrun/nsrun/internal/plan"
 )
 
-// place is where all is made: $TMPDIR, or a directory for caches where a sandbox has something of its own in the place of $TMPDIR.
-// There home directories would last no longer than a command, and each command would find its caches empty.
+// place is where all is made: $TMPDIR, or a directory for caches where a sandbox has something of its own in the place
+// of $TMPDIR. There home directories would last no longer than a command, and each command would find its caches empty.
 func place() (string, error) {
 	dir, err := filepath.EvalSymlinks(os.TempDir())
 	if err != nil || !plan.Private(dir+"/") {

@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// storm makes files in directories of a hundred; or makes a tenth of them, and renames each ten times. As a program of its own it
-// does nothing else, so that nothing hides what the system takes.
+// storm makes files in directories of a hundred; or makes a tenth of them, and renames each ten times. As a program of
+// its own it does nothing else, so that nothing hides what the system takes.
 func storm(what, files string) error {
 	n, err := strconv.Atoi(files)
 	times := 0

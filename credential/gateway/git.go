@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// gitRequests are the requests of git (gitprotocol-http(5)) and git-lfs to a repository: the end of the path, the method,
-// and the values of service, the only parameter. Nil: no parameter.
+// gitRequests are the requests of git (gitprotocol-http(5)) and git-lfs to a repository: the end of the path, the
+// method, and the values of service, the only parameter. Nil: no parameter.
 var gitRequests = [...]struct {
 	path, method string
 	services     []string
@@ -39,8 +39,9 @@ func isGit(r *http.Request) bool {
 	return false
 }
 
-// gitHeaders are the headers of these requests. Others could turn them into other requests: some servers and proxies take
-// the path or the method from a header (X-Original-URL, X-HTTP-Method-Override), and some headers change the protocol.
+// gitHeaders are the headers of these requests. Others could turn them into other requests: some servers and proxies
+// take the path or the method from a header (X-Original-URL, X-HTTP-Method-Override), and some headers change the
+// protocol.
 var gitHeaders = [...]string{
 	"Accept", "Accept-Encoding", "Accept-Language", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Git-Protocol", "Pragma", "User-Agent",
 }

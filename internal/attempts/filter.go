@@ -12,7 +12,8 @@ import (
 	"github.com/nsrun/nsrun/internal/seccomp"
 )
 
-// told reports whether a filter's refusal with an error is reported. Programs do without calls that are missing (ENOSYS).
+// told reports whether a filter's refusal with an error is reported. Programs do without calls that are missing
+// (ENOSYS).
 func told(e syscall.Errno) bool { return e == syscall.EPERM || e == syscall.EAFNOSUPPORT }
 
 // observing returns the filter. It reports calls with a path or an address, the end of processes, what they write to

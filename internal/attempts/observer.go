@@ -38,8 +38,8 @@ type Attempt struct {
 	Err  syscall.Errno
 	From string // with EXDEV: the directory of the old name; Path is that of the new name
 	Name bool   // the name itself is removed or replaced, not the file that it leads to
-	// Anyone says that the Syscall needs no privileges outside a sandbox, and Privileges that it needs those of root, which
-	// the processes do not have.
+	// Anyone says that the Syscall needs no privileges outside a sandbox, and Privileges that it needs those of
+	// root, which the processes do not have.
 	Anyone, Privileges bool
 
 	To       netip.AddrPort // for Inet
@@ -73,15 +73,16 @@ type Follower interface {
 // An Observer observes what the processes of one sandbox try to do. It calls Tell and After on one thread.
 type Observer struct {
 	Deny []unix.SockFilter // the filter that refuses calls, with EPERM or another error that programs expect
-	// Tell is called before something fails, and reports whether the policy refuses it. by returns the process that tries
-	// it. If the policy does not refuse it, Tell may not be called again for the same attempt at the same path.
+	// Tell is called before something fails, and reports whether the policy refuses it. by returns the process that
+	// tries it. If the policy does not refuse it, Tell may not be called again for the same attempt at the same
+	// path.
 	Tell  func(a Attempt, by func() Process) (refused bool)
 	After Follower // called by nobody else
-	// Root reports whether the processes have root's rights to files of a user or group. To all other files they have the
-	// rights of nobody. Nil: they have the caller's rights.
+	// Root reports whether the processes have root's rights to files of a user or group. To all other files they
+	// have the rights of nobody. Nil: they have the caller's rights.
 	Root func(id uint32) bool
-	// Unprivileged says that the processes are root's, but have no privileges: they can neither give files away nor become
-	// another user.
+	// Unprivileged says that the processes are root's, but have no privileges: they can neither give files away nor
+	// become another user.
 	Unprivileged bool
 
 	first  int                // the first process that executed a program: the command
@@ -165,8 +166,8 @@ func (o *Observer) following(l notify.Listener, stop int) *notify.Notification {
 // allFiles are the capabilities for all files, which the sandbox's processes do not have either.
 const allFiles = 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
 
-// handle looks at a call and answers it. It refuses calls by their number and arguments, which the kernel has copied. The
-// kernel carries out all others.
+// handle looks at a call and answers it. It refuses calls by their number and arguments, which the kernel has copied.
+// The kernel carries out all others.
 func (o *Observer) handle(l notify.Listener, n *notify.Notification) {
 	v := verdict(o.Deny, uint32(n.NR), n.Arch, &n.Args)
 	if v == seccomp.Allow {

@@ -16,8 +16,8 @@ import (
 	"github.com/nsrun/nsrun/internal/seccomp"
 )
 
-// Commands make thousands of calls that nothing refuses, such as stat(2). The Go scheduler would take more time for each
-// than the call itself, because its monitor wakes every 20 µs while threads enter and leave system calls. So quick
+// Commands make thousands of calls that nothing refuses, such as stat(2). The Go scheduler would take more time for
+// each than the call itself, because its monitor wakes every 20 µs while threads enter and leave system calls. So quick
 // answers these calls inside what the scheduler takes for one long system call. Functions there are nosplit, do not
 // allocate, and take no lock.
 
@@ -41,8 +41,8 @@ type quick struct {
 	calls    [512]call
 	lacking  bool // Observer.Root is not nil
 	begun    bool // Observer.first is known
-	// followed are the processes of Observer.Follow, and following is their number. If that is more than mostFollowed, any
-	// process may be one. Another goroutine may change both.
+	// followed are the processes of Observer.Follow, and following is their number. If that is more than
+	// mostFollowed, any process may be one. Another goroutine may change both.
 	followed  [mostFollowed]uint32
 	following uint32
 

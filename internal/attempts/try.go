@@ -88,7 +88,8 @@ func (o *Observer) outcome(n *notify.Notification, name string, d deed, mode uin
 	case d == makes && err == nil, d == looks && err == nil:
 		return a
 	case d == makes && err == unix.ENOENT, d == places, d == removes && err == nil,
-		// A program that copies a file because it could not rename it first removes the new name, which may be missing.
+		// A program that copies a file because it could not rename it first removes the new name, which may be
+		// missing.
 		d == removes && err == unix.ENOENT && o.across == moved{n.PID, name}:
 		a.Path, a.Err = o.changesIn(name, d)
 	case err != nil:

@@ -1,9 +1,9 @@
 //go:build linux
 
 // Package cgroups makes and removes cgroups, in cgroup v2 and in hierarchies of v1. It finds the file system and the
-// cgroup of this process, makes cgroups that other processes of nsrun do not mistake for stale ones, kills the processes
-// in them, and removes cgroups that killed processes of nsrun left. It may import packages sys and mounts, and does not
-// know what cgroups are made for.
+// cgroup of this process, makes cgroups that other processes of nsrun do not mistake for stale ones, kills the
+// processes in them, and removes cgroups that killed processes of nsrun left. It may import packages sys and mounts,
+// and does not know what cgroups are made for.
 package cgroups
 
 import (

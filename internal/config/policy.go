@@ -99,8 +99,8 @@ func (p *Policy) HomeSize() int64 {
 
 func (p *Policy) Devices() []string { return p.texts(devices) }
 
-// Place is the place in a file at which a key has a text, or any text if that is empty. It is empty if a flag gives it, or
-// nothing.
+// Place is the place in a file at which a key has a text, or any text if that is empty. It is empty if a flag gives it,
+// or nothing.
 func (p *Policy) Place(key, text string) string {
 	for i := range Keys {
 		if Keys[i].Name != key {

@@ -84,7 +84,8 @@ func Files(home string, q Query) (list []Read, err error) {
 	return list, nil
 }
 
-// Load merges what files and flags say. The policy is nil if there are no files. Notes are lines about what was left out.
+// Load merges what files and flags say. The policy is nil if there are no files. Notes are lines about what was left
+// out.
 func Load(home string, q Query) (p *config.Policy, notes []string, err error) {
 	files, err := Files(home, q)
 	if err != nil {

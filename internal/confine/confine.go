@@ -112,8 +112,8 @@ const maxNodes = 8000
 // A Tree is what the kernel is told.
 type Tree struct {
 	Root Node
-	// Fixed are directories whose entries a command may change, but to which it can add none, for something in them is
-	// hidden or read-only. Nil: there are none.
+	// Fixed are directories whose entries a command may change, but to which it can add none, for something in them
+	// is hidden or read-only. Nil: there are none.
 	Fixed []string
 }
 

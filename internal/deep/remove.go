@@ -87,8 +87,8 @@ func (r *remover) contents(d, depth int) error {
 	if depth == 0 {
 		r.top = d
 	}
-	// Repeat until it is empty: removing entries may hide others from the listing, and deep directories may have been
-	// moved here. But do not wait for somebody who creates files as fast as they are removed.
+	// Repeat until it is empty: removing entries may hide others from the listing, and deep directories may have
+	// been moved here. But do not wait for somebody who creates files as fast as they are removed.
 	for passes := 0; ; passes++ {
 		moved := r.moved
 		found, err := r.pass(d, depth)

@@ -7,8 +7,8 @@
 // (package probe looks around there), and what is left on the host. Bubblewrap runs twice, to find out what differs
 // from run to run.
 //
-// Intended differences are in one table, differences_test.go, and in docs/bwrap-differences.md. Every other difference is a
-// bug. The package imports nothing of this module: it compares the programs as users see them.
+// Intended differences are in one table, differences_test.go, and in docs/bwrap-differences.md. Every other difference
+// is a bug. The package imports nothing of this module: it compares the programs as users see them.
 //
 // The tests need bubblewrap 0.12.0, whose path is in NSRUN_BWRAP. More variables:
 //

@@ -3,8 +3,8 @@
 // Package dropin translates bubblewrap's options into values of packages nsexec and mounts, as far as that is possible
 // with the options alone. Its callers add what needs descriptors or facts about the system.
 //
-// It imports packages bwrap, mounts, nsexec and sandbox, parses nothing and starts nothing. Nothing here allocates: package
-// prerun calls it before the Go runtime starts.
+// It imports packages bwrap, mounts, nsexec and sandbox, parses nothing and starts nothing. Nothing here allocates:
+// package prerun calls it before the Go runtime starts.
 package dropin
 
 import (

@@ -56,8 +56,8 @@ type Index struct {
 	Version int // 2 to 4
 	Entries []Entry
 
-	// Split says that the index has only the differences from another file; then there are no Entries. Sparse says that
-	// entries may be directories.
+	// Split says that the index has only the differences from another file; then there are no Entries. Sparse says
+	// that entries may be directories.
 	Split, Sparse bool
 
 	idSize int // bytes of an object's name: 20 or 32

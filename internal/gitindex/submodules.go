@@ -13,7 +13,8 @@ import (
 
 // Submodules are the paths in an index of so many bytes that are those of submodules, at a small part of what Parse
 // costs: the checksum is not looked at, nothing is kept of other entries, and little of the file at a time. shared is
-// the part of the name of another file behind "sharedindex." that an index which is split has the rest of its entries in.
+// the part of the name of another file behind "sharedindex." that an index which is split has the rest of its entries
+// in.
 //
 // Nothing in an index says which hash the names of objects have. What can be read in both ways has the paths of both.
 func Submodules(index io.ReaderAt, size int64) (paths []string, shared string, err error) {

@@ -11,8 +11,8 @@ var mavenKeys = []key{
 	{"settings/proxies/proxy/host", host, ""}, {"settings/proxies/proxy/port", number, ""}, {"settings/proxies/proxy/nonProxyHosts", hosts, ""},
 }
 
-// mavenGroups are the elements around those. One of the last kind is left out as a whole where something in it is not let
-// through: half of a mirror would be another one.
+// mavenGroups are the elements around those. One of the last kind is left out as a whole where something in it is not
+// let through: half of a mirror would be another one.
 var mavenGroups = map[string]bool{
 	"settings": false, "settings/mirrors": false, "settings/proxies": false, "settings/mirrors/mirror": true, "settings/proxies/proxy": true,
 }

@@ -119,8 +119,8 @@ func isRange(s string) bool {
 	return err == nil && !strings.Contains(s, "%")
 }
 
-// isLink allows http and https with a host and a plain path: a user, a query and a fragment can be secrets, and so can a
-// variable that programs expand.
+// isLink allows http and https with a host and a plain path: a user, a query and a fragment can be secrets, and so can
+// a variable that programs expand.
 func isLink(s string) bool {
 	rest, ok := strings.CutPrefix(s, "https://")
 	if !ok {
@@ -137,8 +137,8 @@ func isPath(s string) bool {
 	return len(s) <= 500 && only(s, letters+digits+"/._-+@~:") && !strings.Contains(s, "..") && plain(s, "/")
 }
 
-// plain reports whether no part of a name looks like a token: long, and of letters and digits. Some registries have tokens
-// in the paths of their URLs.
+// plain reports whether no part of a name looks like a token: long, and of letters and digits. Some registries have
+// tokens in the paths of their URLs.
 func plain(s, divider string) bool {
 	for part := range strings.SplitSeq(s, divider) {
 		run, digit, letter, all, allDigits := 0, 0, 0, 0, 0

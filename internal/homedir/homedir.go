@@ -22,8 +22,8 @@ var (
 	errNone     = errors.New("$HOME is not set, and /etc/passwd has no home directory")
 )
 
-// Find is where programs keep a user's files: $HOME, or, if that is not set or empty, the home directory of the effective
-// user id in passwd(5). Daemons and init systems often start programs without HOME.
+// Find is where programs keep a user's files: $HOME, or, if that is not set or empty, the home directory of the
+// effective user id in passwd(5). Daemons and init systems often start programs without HOME.
 func Find() (string, error) {
 	switch home := os.Getenv("HOME"); {
 	case filepath.IsAbs(home):
@@ -51,8 +51,8 @@ func Elsewhere(err error, variable string) error {
 	return err
 }
 
-// Passwd is the home directory that /etc/passwd has for the effective user id, "" if it has none. It does not use os/user:
-// with cgo that would load libraries, and it asks for more than this.
+// Passwd is the home directory that /etc/passwd has for the effective user id, "" if it has none. It does not use
+// os/user: with cgo that would load libraries, and it asks for more than this.
 func Passwd() string { return passwd.home("/etc/passwd", os.Geteuid()) }
 
 // passwd remembers what was found in a file, as long as the file does not change: programs ask at each start.

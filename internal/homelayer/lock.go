@@ -40,8 +40,8 @@ func share(f sys.FD) (ok bool, err error) {
 	}
 }
 
-// openAlone opens the lock of l, whose directory is open, and takes it as alone does. It then removes what an interrupted
-// Keep left behind. ErrBusy: a command uses the layer.
+// openAlone opens the lock of l, whose directory is open, and takes it as alone does. It then removes what an
+// interrupted Keep left behind. ErrBusy: a command uses the layer.
 func (l *Layer) openAlone() (err error) {
 	if l.lock, err = openAt(l.dir, lockName, unix.O_RDWR); err != nil {
 		return err

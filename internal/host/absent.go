@@ -17,8 +17,8 @@ import (
 // Secrets that do not exist when a command starts can be created while it runs. Where the home directory is shown
 // through an overlay (see mountPoint), its front layer marks these names as deleted, so they stay absent.
 
-// A homeView answers which names a home directory has. Most of homeSecrets do not exist: listing three directories finds
-// that out faster than a look-up for each of a hundred names.
+// A homeView answers which names a home directory has. Most of homeSecrets do not exist: listing three directories
+// finds that out faster than a look-up for each of a hundred names.
 type homeView struct {
 	fd     int
 	home   map[string]bool                  // the names in the home directory; nil: not known

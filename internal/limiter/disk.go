@@ -81,8 +81,8 @@ func (w *diskWatch) begin(pid int, kill func()) {
 	})
 }
 
-// pause returns how long the limit cannot be reached: a disk takes at most some gigabytes and some hundred thousand files
-// a second.
+// pause returns how long the limit cannot be reached: a disk takes at most some gigabytes and some hundred thousand
+// files a second.
 func (w *diskWatch) pause(r Reading) time.Duration {
 	const bytesPerSecond, filesPerSecond = 4 << 30, 200_000
 	d := longest
@@ -99,8 +99,8 @@ func (w *diskWatch) pause(r Reading) time.Duration {
 func (w *diskWatch) reached(r Reading) bool {
 	grownBytes, grownFiles := r.UsedBytes-w.first.UsedBytes, r.UsedFiles-w.first.UsedFiles
 	if w.bytes > 0 && r.Bytes <= w.bytes && grownBytes > w.bytes || w.files > 0 && r.Files <= w.files && grownFiles > w.files {
-		// The file system has grown by more than the limit. Either others wrote that, or the command wrote it where it cannot
-		// be found: to files without a name, or to directories that it closed.
+		// The file system has grown by more than the limit. Either others wrote that, or the command wrote it
+		// where it cannot be found: to files without a name, or to directories that it closed.
 		bytes, files, lacks := w.systems.unnamed(w.pid)
 		r.Bytes, r.Files = r.Bytes+bytes, r.Files+files
 		if r.Partial || lacks != nil {

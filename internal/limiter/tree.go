@@ -39,8 +39,8 @@ func hides(infos []mounts.Info) (hidden bool) {
 // mostProcs is how many processes tree visits: a command may start new ones faster than they are visited.
 const mostProcs = 50_000
 
-// tree calls do for a process and its descendants, with their directories in /proc, until do returns false. In a sandbox
-// all processes are descendants of PID 1. If it returns an error (see lack), it may have left out processes.
+// tree calls do for a process and its descendants, with their directories in /proc, until do returns false. In a
+// sandbox all processes are descendants of PID 1. If it returns an error (see lack), it may have left out processes.
 func tree(pid int, do func(proc string) (more bool)) (lacks error) {
 	todo := []int{pid}
 	for range mostProcs {
@@ -67,8 +67,8 @@ func tree(pid int, do func(proc string) (more bool)) (lacks error) {
 	return lacks
 }
 
-// lack returns an error if it says that this process has too many open files, for example because a command made it hold
-// many sockets. It ignores all others: the process or file may have gone.
+// lack returns an error if it says that this process has too many open files, for example because a command made it
+// hold many sockets. It ignores all others: the process or file may have gone.
 func lack(err error) error {
 	for _, e := range [...]syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM} {
 		if errors.Is(err, e) {

@@ -126,8 +126,8 @@ func (w *usageWatch) read(name string) []byte {
 	return b
 }
 
-// look measures. It first takes an upper bound of the memory, because for the exact number the kernel has to walk through
-// the processes' memory.
+// look measures. It first takes an upper bound of the memory, because for the exact number the kernel has to walk
+// through the processes' memory.
 func (w *usageWatch) look() (u usage) {
 	resident := int64(0)
 	var procs []string

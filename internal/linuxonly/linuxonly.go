@@ -2,8 +2,8 @@
 // that programs that import them compile too, and functions that need Linux return an errors.ErrUnsupported. Every
 // package may import it; it imports nothing of this module.
 //
-// A file that needs Linux begins with the line "//go:build linux" or ends in _linux.go. What it exports has a counterpart
-// in the file stubs.go of its package, which the program in gen writes (make stubs).
+// A file that needs Linux begins with the line "//go:build linux" or ends in _linux.go. What it exports has a
+// counterpart in the file stubs.go of its package, which the program in gen writes (make stubs).
 package linuxonly
 
 import (

@@ -141,8 +141,8 @@ func (c *compiler) classicFlags(t tree, top prog.Slot) {
 		}
 		at := c.Slot()
 		how, size := c.howIn(0)
-		// The command never has more capabilities than the caller, so it cannot reach what is in a closed directory
-		// either.
+		// The command never has more capabilities than the caller, so it cannot reach what is in a closed
+		// directory either.
 		closed := c.Call(prog.SysOpenat2, top.Arg(), c.String(in.Target), how, size).To(at).Tolerate(syscall.EACCES).OnTolerated()
 		c.mountOn(at, "", "", flags, "", noSource)
 		c.Close(at)

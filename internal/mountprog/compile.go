@@ -18,7 +18,8 @@ type Options struct {
 	// Infos are the host's mounts, for the classic form.
 	Infos []mounts.Info
 
-	// Resolve resolves the links of a source path for the classic form, which looks it up in Infos. Nil: it has none.
+	// Resolve resolves the links of a source path for the classic form, which looks it up in Infos. Nil: it has
+	// none.
 	Resolve func(string) (string, error)
 
 	// HostRoot says that user 0 of the sandbox is root on the host: procfs would let it write settings of the host.
@@ -31,8 +32,8 @@ type Options struct {
 	// FirstLayer is the number of the child's first descriptor for KindLayer, Layers the number of them.
 	FirstLayer, Layers int
 
-	// Masks is the number of a descriptor in the child: of a mount with a directory d and a file f that nobody in the
-	// sandbox can open, for KindBlock. Zero: they are made, and are the sandbox's.
+	// Masks is the number of a descriptor in the child: of a mount with a directory d and a file f that nobody in
+	// the sandbox can open, for KindBlock. Zero: they are made, and are the sandbox's.
 	Masks int
 
 	// Attached adds operations after the layers are attached, before all others. Nil: none.
@@ -44,13 +45,13 @@ type Options struct {
 	// ScratchFd is the first of ScratchFds free descriptor numbers in the child, for the classic form.
 	ScratchFd int
 
-	// HostProc allows the host's /proc, read-only, where the kernel refuses a new one because of mounts over it, and
-	// adds operations that report this. There must be a new user namespace, which keeps the command from looking into
-	// the processes there. Nil: a refusal is an error.
+	// HostProc allows the host's /proc, read-only, where the kernel refuses a new one because of mounts over it,
+	// and adds operations that report this. There must be a new user namespace, which keeps the command from
+	// looking into the processes there. Nil: a refusal is an error.
 	HostProc func()
 
-	// Bubblewrap does details as bubblewrap 0.12 does: writable mounts for the devices of KindDev, and fewer covered
-	// files in KindProc.
+	// Bubblewrap does details as bubblewrap 0.12 does: writable mounts for the devices of KindDev, and fewer
+	// covered files in KindProc.
 	Bubblewrap bool
 }
 

@@ -288,9 +288,9 @@ func (c *compiler) dev(m *mounts.Mount) {
 		case c.o.Bubblewrap:
 			c.setattr(dev, atRecursive, attrNoSuid)
 		default:
-			// The nodes are the host's inodes, whose modes, owners and times the sandbox must not change. Two calls
-			// cover all of them, but not devpts, which is not there yet. A read-only mount does not prevent writes to a
-			// device.
+			// The nodes are the host's inodes, whose modes, owners and times the sandbox must not change.
+			// Two calls cover all of them, but not devpts, which is not there yet. A read-only mount does
+			// not prevent writes to a device.
 			c.setattr(dev, atRecursive, deviceAttrs)
 			c.changeAttr(dev, 0, 0, attrReadOnly)
 		}
@@ -430,8 +430,8 @@ func (c *compiler) existing(m *mounts.Mount) (dst prog.Slot, gone prog.Label) {
 		// What the caller may not reach must be covered too: the command could change its mode.
 		gone = c.open(m.Target, dst, m.Optional)
 	} else {
-		// A link at the target is followed: its target is what is meant. What the caller may not reach, the command
-		// cannot reach either.
+		// A link at the target is followed: its target is what is meant. What the caller may not reach, the
+		// command cannot reach either.
 		how, size := c.howIn(2)
 		open := c.Call(prog.SysOpenat2, c.root.Arg(), c.String(relative(m.Target)), how, size).To(dst)
 		if m.Optional {

@@ -86,8 +86,8 @@ func footings(p mounts.Plan) []footing {
 			}
 			order++
 			for dir := path.Dir(target); dir != where; dir = path.Dir(dir) {
-				// A pin covers nothing, because it shows what is mounted in the directory, and lasts until something is
-				// mounted over it.
+				// A pin covers nothing, because it shows what is mounted in the directory, and lasts
+				// until something is mounted over it.
 				if pinned[dir] <= max(on.order, 0) {
 					f.pin = append(f.pin, dir)
 					pinned[dir] = order

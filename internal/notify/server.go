@@ -14,8 +14,8 @@ import (
 type Server struct {
 	// Handle answers a call. All calls come on one thread.
 	Handle func(l Listener, n *Notification)
-	// On makes a thread ready to serve, and calls serve on it. False: it could not, and serve was not called; the kernel then
-	// carries out all calls. Nil: every thread is ready.
+	// On makes a thread ready to serve, and calls serve on it. False: it could not, and serve was not called; the
+	// kernel then carries out all calls. Nil: every thread is ready.
 	On func(serve func()) bool
 
 	running sync.WaitGroup
@@ -81,7 +81,8 @@ func (s *Server) await(f *os.File) {
 	}
 	l, ok := s.awake(f, raw)
 	for !ok && raw.Read(readable) == nil {
-		// Without a thread that waits, for lack of descriptors. If the listener were closed, all calls would fail (ENOSYS).
+		// Without a thread that waits, for lack of descriptors. If the listener were closed, all calls would
+		// fail (ENOSYS).
 		more := false
 		if raw.Control(func(fd uintptr) { more = Listener(fd).passOne() }) != nil || !more {
 			return
@@ -101,8 +102,8 @@ func (s *Server) await(f *os.File) {
 	}
 }
 
-// awake gets the listener from the poller, which each call would wake. False: there are not enough descriptors, or all is to
-// end.
+// awake gets the listener from the poller, which each call would wake. False: there are not enough descriptors, or all
+// is to end.
 func (s *Server) awake(f *os.File, raw syscall.RawConn) (l Listener, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -254,7 +254,8 @@ func (p *Pattern) At(name string) (s State, ok bool) {
 	return s, true
 }
 
-// A State says how far a pattern has matched on the way down a tree: bit i, that what follows has to match from part i on.
+// A State says how far a pattern has matched on the way down a tree: bit i, that what follows has to match from part i
+// on.
 type State uint64
 
 // maxParts are so many that there is a bit for the end, too.

@@ -17,8 +17,8 @@ func InAny(p string, dirs []string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool { return Inside(p, dir) })
 }
 
-// Compare orders paths as a walk meets them: a directory, then what is in it, names by their bytes. They are all absolute, or
-// all relative and clean.
+// Compare orders paths as a walk meets them: a directory, then what is in it, names by their bytes. They are all
+// absolute, or all relative and clean.
 func Compare(a, b string) int {
 	if a == b {
 		return 0

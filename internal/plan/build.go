@@ -22,7 +22,8 @@ type Sandbox struct {
 	// Absent are paths that the sandbox's overlays hide.
 	Absent []Gone
 	Rules  []pathrule.Rule
-	// HostCgroups keeps the command in the host's cgroup namespace, because the host's cgroup file systems are shown.
+	// HostCgroups keeps the command in the host's cgroup namespace, because the host's cgroup file systems are
+	// shown.
 	HostCgroups    bool
 	OwnIDs         bool
 	UserNamespaces bool

@@ -76,7 +76,8 @@ func (b *building) otherCaches() (sets [][]string) {
 		return nil
 	}
 	for _, c := range caches {
-		// A read-only cache is better than an empty one, except .cache: most programs write all of what they use there.
+		// A read-only cache is better than an empty one, except .cache: most programs write all of what they
+		// use there.
 		readable := b.Present[c.dir] && c.dir != ".cache" && (c.fresh == "" || writes(b.mounts, path.Join(b.Home, c.dir, c.fresh)))
 		if readable || b.Present[c.also] || writes(b.mounts, path.Join(b.Home, c.dir)) {
 			continue

@@ -108,8 +108,8 @@ type Playground struct {
 	At    string        // where it is
 	Same  mounts.FileID // zero: it does not exist yet
 	Point Point
-	// Mirror are the steps that make the mount point without an overlay, with the bind; MirrorErr says why there are
-	// none. Both are set only if the home directory cannot have an overlay.
+	// Mirror are the steps that make the mount point without an overlay, with the bind; MirrorErr says why there
+	// are none. Both are set only if the home directory cannot have an overlay.
 	Mirror    mounts.Plan
 	MirrorErr error
 }

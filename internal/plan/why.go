@@ -45,8 +45,8 @@ const (
 type OnHost struct {
 	Exists, Socket bool
 	Nearest        string // the path itself, or the nearest of its parents that is there; empty: the path itself
-	// NoRead and NoWrite say that permissions refuse it without a sandbox too: the caller's, or with Root those of a
-	// root without privileges. Closed, with Root, says that others may not read it.
+	// NoRead and NoWrite say that permissions refuse it without a sandbox too: the caller's, or with Root those of
+	// a root without privileges. Closed, with Root, says that others may not read it.
 	NoRead, NoWrite, Root, Closed bool
 }
 
@@ -62,8 +62,8 @@ type Place struct {
 	Read    bool // what the host has there can be read
 	Connect bool // it is a socket of the host, and can be connected to
 	Writing Writing
-	// ReadWith, WriteWith and ConnectWith are the flags that would allow it. Zero: it is allowed, does not apply, or no
-	// flag allows it.
+	// ReadWith, WriteWith and ConnectWith are the flags that would allow it. Zero: it is allowed, does not apply,
+	// or no flag allows it.
 	ReadWith, WriteWith, ConnectWith Flag
 }
 

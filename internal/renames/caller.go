@@ -159,8 +159,8 @@ func (s *caller) below(base, name string) (sys.FD, error) {
 	if err != unix.EXDEV {
 		return to, err
 	}
-	// The name leads out of base, by ".." or an absolute link. So base is opened by the kernel's name for it, if that
-	// leads to it in the caller's root.
+	// The name leads out of base, by ".." or an absolute link. So base is opened by the kernel's name for it, if
+	// that leads to it in the caller's root.
 	text, err := s.nameOf(at)
 	if err != nil {
 		return sys.None, err

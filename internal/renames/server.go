@@ -19,8 +19,8 @@ import (
 
 // A Server renames directories for the processes of one sandbox. The zero Server is ready to be attached.
 type Server struct {
-	// Root is the outer id of the sandbox's user and group 0, if the processes have ids of their own. Calls are made with
-	// that id. Zero: with this process's ids.
+	// Root is the outer id of the sandbox's user and group 0, if the processes have ids of their own. Calls are
+	// made with that id. Zero: with this process's ids.
 	Root int
 
 	server  notify.Server

@@ -7,8 +7,8 @@ type Case struct {
 	Name string
 	// Rules are "rw", "ro" or "block" and a pattern, in their order. What is relative lies in the project.
 	Rules []string
-	// Want is what a path, in the project or absolute, is then: "rw" (written to in place), "ro" (read-only), "hidden", or "-"
-	// (no rule is about it).
+	// Want is what a path, in the project or absolute, is then: "rw" (written to in place), "ro" (read-only),
+	// "hidden", or "-" (no rule is about it).
 	Want map[string]string
 }
 

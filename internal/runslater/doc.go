@@ -4,13 +4,13 @@
 // decide what happens to a change: its caller asks about one path at a time.
 //
 // These run later: git's hooks and executing keys, startup files that shells and other programs look for where they are
-// started, files that are loaded on entering a directory (direnv, mise), settings of editors and agents, and settings of
-// services that build commits.
+// started, files that are loaded on entering a directory (direnv, mise), settings of editors and agents, and settings
+// of services that build commits.
 //
 // Files that a person runs knowingly do not count: sources, Makefile, package.json, setup.py, build.rs, Dockerfile,
 // test and lint settings, scripts, node_modules, a virtual environment. Whoever builds or tests a project, or lets an
-// editor's language server do so, runs what is in it. Nor do the contents of git commits count: git checkout writes only
-// files that it is asked for.
+// editor's language server do so, runs what is in it. Nor do the contents of git commits count: git checkout writes
+// only files that it is asked for.
 //
 // .gitattributes and .gitmodules name drivers and URLs. They execute nothing by themselves: git takes commands from its
 // configuration only.

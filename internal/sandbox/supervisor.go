@@ -14,32 +14,32 @@ import (
 // that nobody can trace, so there can be neither Inherit nor Bubblewrap. Links, Sockets and NoConnect need a new
 // network namespace: Cmd.Share without Net, Join without Net.
 type Supervisor struct {
-	// Filter is installed first. Calls that it answers with SECCOMP_RET_USER_NOTIF are reported to the listener. It must
-	// allow sendmsg(2) if the upper half of its flags, which the kernel ignores, is HandOver: that call sends the listener
-	// out of the sandbox. Nil: there is no filter, no listener and no Seal, but there can be Sockets.
+	// Filter is installed first. Calls that it answers with SECCOMP_RET_USER_NOTIF are reported to the listener. It
+	// must allow sendmsg(2) if the upper half of its flags, which the kernel ignores, is HandOver: that call sends
+	// the listener out of the sandbox. Nil: there is no filter, no listener and no Seal, but there can be Sockets.
 	Filter []unix.SockFilter
-	// Seal is installed when the listener has left the sandbox, before Cmd.Seccomp and before the command is executed. It
-	// must refuse the sendmsg(2) that Filter allows for that. Nil: Filter allows none.
+	// Seal is installed when the listener has left the sandbox, before Cmd.Seccomp and before the command is
+	// executed. It must refuse the sendmsg(2) that Filter allows for that. Nil: Filter allows none.
 	Seal []unix.SockFilter
 	// Links are sent to rtnetlink(7) in the new network namespace. Nil: it has only the loopback device.
 	Links []Link
 	// Sockets are made there, in this order, after Links. The command does not get them.
 	Sockets []Socket
-	// NoConnect makes the kernel refuse every TCP connect(2) of the command (Landlock, Linux 6.7), whatever Filter and the
-	// listener say.
+	// NoConnect makes the kernel refuse every TCP connect(2) of the command (Landlock, Linux 6.7), whatever Filter
+	// and the listener say.
 	NoConnect bool
-	// Early calls Started as soon as the listener has left the sandbox, on another goroutine. It is needed if Filter
-	// reports execve(2), because the command cannot be executed before. False: Started is called when the command was
-	// executed.
+	// Early calls Started as soon as the listener has left the sandbox, on another goroutine. It is needed if
+	// Filter reports execve(2), because the command cannot be executed before. False: Started is called when the
+	// command was executed.
 	Early bool
 	// Optional goes on if the kernel gives no listener, because one was installed before, or because it has no
-	// seccomp_unotify(2). The calls that Filter reports are then allowed, and Started gets no listener. False: it is an
-	// error.
+	// seccomp_unotify(2). The calls that Filter reports are then allowed, and Started gets no listener. False: it
+	// is an error.
 	Optional bool
 	// Without says, after Start, that there is no listener, and Optional went on.
 	Without bool
-	// Started gets the listener, which is nil if there is none, and the sockets, and must close them. Start calls it. Its
-	// error ends the sandbox.
+	// Started gets the listener, which is nil if there is none, and the sockets, and must close them. Start calls
+	// it. Its error ends the sandbox.
 	Started func(listener *os.File, sockets []*os.File) error
 }
 
@@ -88,15 +88,15 @@ type Socket struct {
 type Observer struct {
 	// Filter decides about calls that the Supervisor's Filter would allow.
 	Filter []unix.SockFilter
-	// Look is called for a call that the Supervisor answers. Handle is called for a call that only Filter reports, and
-	// answers it. Both are called on the Supervisor's thread.
+	// Look is called for a call that the Supervisor answers. Handle is called for a call that only Filter reports,
+	// and answers it. Both are called on the Supervisor's thread.
 	Look   func(n *notify.Notification)
 	Handle func(l notify.Listener, n *notify.Notification)
-	// Next waits for a call, and returns it until the next Next. In place of Handle it may answer calls that only Filter
-	// reports. It returns nil if no process is left that could make one, or if the descriptor stop is readable. Nil: the
-	// Supervisor waits itself.
+	// Next waits for a call, and returns it until the next Next. In place of Handle it may answer calls that only
+	// Filter reports. It returns nil if no process is left that could make one, or if the descriptor stop is
+	// readable. Nil: the Supervisor waits itself.
 	Next func(l notify.Listener, stop int) *notify.Notification
-	// Answers reports whether Handle does more with a call that other filters allow than let the kernel carry it out. Nil:
-	// it does not, and the Observer may be told of execve(2).
+	// Answers reports whether Handle does more with a call that other filters allow than let the kernel carry it
+	// out. Nil: it does not, and the Observer may be told of execve(2).
 	Answers func(nr int32) bool
 }

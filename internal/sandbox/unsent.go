@@ -23,11 +23,11 @@ type Counters struct {
 
 // Unsent says what the kernel did not send for a command, see Options.Unsent.
 type Unsent struct {
-	// NoRoute is how many connects and datagrams went to addresses outside the network namespace and had no route. In a
-	// new namespace none has one.
+	// NoRoute is how many connects and datagrams went to addresses outside the network namespace and had no route.
+	// In a new namespace none has one.
 	NoRoute int
-	// NoPort is how many UDP datagrams went to a port of the namespace's own addresses on which no socket was bound, such
-	// as that of a name server at 127.0.0.53.
+	// NoPort is how many UDP datagrams went to a port of the namespace's own addresses on which no socket was
+	// bound, such as that of a name server at 127.0.0.53.
 	NoPort int
 }
 

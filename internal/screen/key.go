@@ -63,8 +63,8 @@ func decode(b []byte, last bool) (in input, n int) {
 // stringBegins are what begins a string behind Escape: OSC, DCS, SOS, PM and APC.
 const stringBegins = "]PX^_"
 
-// stringEnd says how long a string is with which a terminal answers what some program has asked it: its text was chosen by
-// that program, and none of it is a key. Zero: it is incomplete.
+// stringEnd says how long a string is with which a terminal answers what some program has asked it: its text was chosen
+// by that program, and none of it is a key. Zero: it is incomplete.
 func stringEnd(b []byte, last bool) int {
 	for i := 2; i < len(b); i++ {
 		switch {

@@ -31,8 +31,8 @@ type Span struct {
 	Text  string
 	Style Style
 
-	// At is the column at which the span begins, whatever precedes it; the first column is 0. Zero: the span follows
-	// what precedes it.
+	// At is the column at which the span begins, whatever precedes it; the first column is 0. Zero: the span
+	// follows what precedes it.
 	At int
 }
 

@@ -21,8 +21,8 @@ const (
 // A Service is what a text names: a service, and which part of it.
 type Service struct {
 	Name string
-	// Arg is what stands behind the colon: of SSHAgent and GPGAgent a key, of DBus a name on the bus. Empty: nothing does,
-	// which SSHAgent alone allows.
+	// Arg is what stands behind the colon: of SSHAgent and GPGAgent a key, of DBus a name on the bus. Empty:
+	// nothing does, which SSHAgent alone allows.
 	Arg string
 }
 

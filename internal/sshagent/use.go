@@ -12,7 +12,8 @@ import (
 type Use struct {
 	Key  Key
 	Kind Kind
-	// User is the user of a Login, and Namespace the purpose of a Signature ("git", "file"). The client chooses both.
+	// User is the user of a Login, and Namespace the purpose of a Signature ("git", "file"). The client chooses
+	// both.
 	User, Namespace string
 	// Host is the public key of the host of a Login, if the agent has checked it. Nil: unknown.
 	Host []byte

@@ -16,6 +16,6 @@
 // slowed down. Strike counts calls that can change a file system or wait for it, calls that lock, and calls that open
 // files, over all threads and child processes, in the order in which they are entered.
 //
-// The program is traced with ptrace(2). A seccomp filter that Begin installs selects the calls, so that all others run at
-// full speed.
+// The program is traced with ptrace(2). A seccomp filter that Begin installs selects the calls, so that all others run
+// at full speed.
 package strike

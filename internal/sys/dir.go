@@ -14,8 +14,8 @@ import (
 
 // Openat2 is openat2(2), close-on-exec, repeated when a signal interrupted it or a rename
 // somewhere made the kernel unsure (EAGAIN): but not for ever, for somebody who renames. Where it
-// is refused the path is opened component by component. Of a file that it makes, the owner has what mode gives the owner,
-// whatever the umask is: nsrun opens its files again.
+// is refused the path is opened component by component. Of a file that it makes, the owner has what mode gives the
+// owner, whatever the umask is: nsrun opens its files again.
 func Openat2(dir int, name string, flags, mode, resolve uint64) (int, error) {
 	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Mode: mode, Resolve: resolve}
 	for tries := 0; ; tries++ {
@@ -70,8 +70,8 @@ func OwnFile(dir FD, name string, flags int) (*os.File, error) {
 // for the kernel's answers.
 func Names(fd int, buf []byte) ([]string, error) { return SomeNames(fd, buf, math.MaxInt) }
 
-// SomeNames is Names for a directory that can have any number of names: where there are more than most, it stops, and returns
-// more than most, but not all.
+// SomeNames is Names for a directory that can have any number of names: where there are more than most, it stops, and
+// returns more than most, but not all.
 func SomeNames(fd int, buf []byte, most int) ([]string, error) {
 	names := make([]string, 0, 32)
 	for some, err := range EachName(fd, buf) {
@@ -85,8 +85,8 @@ func SomeNames(fd int, buf []byte, most int) ([]string, error) {
 	return names, nil
 }
 
-// EachName is Names for a directory that can have any number of names: it yields as many at once as the kernel puts into
-// buf, which may be used for something else while they are looked at, and holds no more. After an error it ends.
+// EachName is Names for a directory that can have any number of names: it yields as many at once as the kernel puts
+// into buf, which may be used for something else while they are looked at, and holds no more. After an error it ends.
 func EachName(fd int, buf []byte) iter.Seq2[[]string, error] {
 	return func(yield func([]string, error) bool) {
 		_, err := unix.Seek(fd, 0, unix.SEEK_SET)
@@ -107,7 +107,8 @@ func EachName(fd int, buf []byte) iter.Seq2[[]string, error] {
 	}
 }
 
-// Mkdir is mkdirat(2) for a directory that its owner uses, whatever the umask keeps from others: some scripts set one of
+// Mkdir is mkdirat(2) for a directory that its owner uses, whatever the umask keeps from others: some scripts set one
+// of
 // 0177, for files.
 func Mkdir(dir int, name string, perm uint32) error {
 	if err := unix.Mkdirat(dir, name, perm); err != nil {

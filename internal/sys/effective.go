@@ -6,8 +6,8 @@ import "golang.org/x/sys/unix"
 
 const AllCapabilities = 1<<64 - 1
 
-// Lower takes capabilities from the effective ones of this thread, which has to be locked. After back it has those that it
-// had before, and not all that are permitted.
+// Lower takes capabilities from the effective ones of this thread, which has to be locked. After back it has those that
+// it had before, and not all that are permitted.
 func Lower(capabilities uint64) (back func() bool, ok bool) {
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var had [2]unix.CapUserData

@@ -34,8 +34,8 @@ func (f FD) Read(b []byte) (n int, err error) {
 	return n, err
 }
 
-// retries is how often Retry repeats a call: more often than signals can interrupt it, so that a seccomp filter that answers
-// EINTR to each does not keep the caller for ever.
+// retries is how often Retry repeats a call: more often than signals can interrupt it, so that a seccomp filter that
+// answers EINTR to each does not keep the caller for ever.
 const retries = 10000
 
 // Retry repeats a system call until no signal interrupts it.

@@ -4,8 +4,8 @@ package sys
 
 import "golang.org/x/sys/unix"
 
-// ReadFile reads a file, into room if that is large enough. Unlike os.ReadFile it does not ask the poller whether it can
-// wait for the file, which takes more calls than reading a file in /proc.
+// ReadFile reads a file, into room if that is large enough. Unlike os.ReadFile it does not ask the poller whether it
+// can wait for the file, which takes more calls than reading a file in /proc.
 func ReadFile(name string, room []byte) ([]byte, error) {
 	var n int
 	err := Retry(func() (err error) {

@@ -12,7 +12,8 @@ import (
 )
 
 // What other system calls do where one is not there, or a container's filter refuses it. A call that is refused (EPERM,
-// EACCES) looks like one that this process may not do, so whether it is there is asked with arguments that nobody can have.
+// EACCES) looks like one that this process may not do, so whether it is there is asked with arguments that nobody can
+// have.
 
 // A tried call is one that may be refused. The zero state is that nobody has asked.
 type tried struct {
@@ -135,8 +136,8 @@ func Fsync(fd int) error {
 	return err
 }
 
-// Syncfs is syncfs(2), repeated when a signal interrupted it. Where that is refused all file systems are flushed, by a call that
-// tells of no errors of a disk.
+// Syncfs is syncfs(2), repeated when a signal interrupted it. Where that is refused all file systems are flushed, by a
+// call that tells of no errors of a disk.
 func Syncfs(fd int) error {
 	err := Retry(func() error { return unix.Syncfs(fd) })
 	if e, ok := err.(syscall.Errno); ok && refusal(e) {

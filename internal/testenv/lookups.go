@@ -51,7 +51,8 @@ func Lookups(t *testing.T, open func(dir int, name string, how unix.OpenHow) (in
 				case want == got:
 					same++
 				case flags&unix.O_NOFOLLOW != 0 && strings.HasSuffix(strings.TrimRight(name, "."), "/") && !strings.HasPrefix(got, "inode"):
-					// A slash behind a link that is not to be followed: openat2(2) follows it, this need not.
+					// A slash behind a link that is not to be followed: openat2(2) follows it, this
+					// need not.
 				default:
 					if wrong++; wrong < 30 {
 						t.Errorf("%.200q with %#x and %#x: %s, and openat2(2) says %s", name, flags, r, got, want)
@@ -108,7 +109,8 @@ func found(fd int, err error) string {
 }
 
 // SwapLookups has an attacker exchange a directory with a link that leads out of the tree, while open looks for a file
-// behind it with RESOLVE_BENEATH and RESOLVE_IN_ROOT: it never gets the one outside. The control is that openat(2) does.
+// behind it with RESOLVE_BENEATH and RESOLVE_IN_ROOT: it never gets the one outside. The control is that openat(2)
+// does.
 func SwapLookups(t *testing.T, open func(dir int, name string, how unix.OpenHow) (int, error)) {
 	t.Helper()
 	top := Dir(t)

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// WithoutNamespaces has a command run where no user namespace can be made, as on hosts whose administrator allows none: in
-// one that allows no others. The command believes to be root.
+// WithoutNamespaces has a command run where no user namespace can be made, as on hosts whose administrator allows none:
+// in one that allows no others. The command believes to be root.
 func WithoutNamespaces(c *exec.Cmd) *exec.Cmd { return withNamespaces(c, "0") }
 
 // WithoutMoreNamespaces has a command run where the only user namespace that is allowed is taken by another process,

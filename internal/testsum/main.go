@@ -1,5 +1,5 @@
-// Testsum runs `go test`, prints its output, and ends with one line: how many tests ran, how many were skipped and why, and
-// the command that runs those.
+// Testsum runs `go test`, prints its output, and ends with one line: how many tests ran, how many were skipped and why,
+// and the command that runs those.
 //
 //	testsum [--then] [NAME=VALUE…] ARG… [--then [NAME=VALUE…] ARG…]…
 //

@@ -23,8 +23,8 @@ const (
 const MaxGitPatch = 1023 << 20
 
 type File struct {
-	// OldPath and NewPath are relative to the top, with slashes. If both sides exist they are equal: patches contain no
-	// renames.
+	// OldPath and NewPath are relative to the top, with slashes. If both sides exist they are equal: patches
+	// contain no renames.
 	OldPath, NewPath string
 
 	// OldMode and NewMode are modes of git. Zero: the side does not exist.
@@ -281,8 +281,8 @@ func (p *Patch) literal(c Content, hash string) error {
 	if failed == nil && hash != noHash && again != hash {
 		failed = ErrChanged
 	}
-	// Git takes a damaged binary patch for the end of all patches, without an error, so that only earlier files would
-	// change. So the block is completed even if its content is wrong.
+	// Git takes a damaged binary patch for the end of all patches, without an error, so that only earlier files
+	// would change. So the block is completed even if its content is wrong.
 	if _, err := io.CopyN(p.zip, zeros{}, c.Size-done); err != nil {
 		return err
 	}

@@ -23,8 +23,8 @@ import (
 type Deputy struct {
 	// May reports whether the command may change the file at a path, which is absolute and without symbolic links.
 	May func(path string) bool
-	// Loopback gives the command TCP sockets on loopback addresses, and unix sockets. False: the command makes its sockets
-	// itself, or has none.
+	// Loopback gives the command TCP sockets on loopback addresses, and unix sockets. False: the command makes its
+	// sockets itself, or has none.
 	Loopback bool
 	// Outside says which other servers the TCP sockets may be connected to. Nil: none.
 	Outside *Outside

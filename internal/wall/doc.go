@@ -8,10 +8,10 @@
 // attributes all the time. So a Deputy gets each such call (seccomp_unotify(2)), opens the file that the call means,
 // and makes the change itself, without any privilege, if the command may write to that file. The kernel does not carry
 // out the call, so it does not matter what the command changes in its memory meanwhile. In the same way the Deputy
-// makes TCP and unix sockets with which the programs of one command reach each other (sockets.go, unix.go), connects TCP
-// sockets to what network rules allow (outside.go), and opens terminals, shared memory, and files without a name in /tmp
-// (names.go).
+// makes TCP and unix sockets with which the programs of one command reach each other (sockets.go, unix.go), connects
+// TCP sockets to what network rules allow (outside.go), and opens terminals, shared memory, and files without a name in
+// /tmp (names.go).
 //
-// The package may import mounts, notify, sandbox, seccomp and sys. It knows no plan: its caller tells it which paths may
-// be changed.
+// The package may import mounts, notify, sandbox, seccomp and sys. It knows no plan: its caller tells it which paths
+// may be changed.
 package wall

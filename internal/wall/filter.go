@@ -68,8 +68,8 @@ func Filter(o Options) []unix.SockFilter {
 			f.unless(0, unix.EPERM)
 		})
 	}
-	// The Deputy cannot read the memory of a process that is not dumpable. There are no core dumps anyway, so the call
-	// reports success and changes nothing.
+	// The Deputy cannot read the memory of a process that is not dumpable. There are no core dumps anyway, so the
+	// call reports success and changes nothing.
 	f.call(unix.SYS_PRCTL, func() {
 		f.Lower(0)
 		f.Add(seccomp.Equal, 0, 1, unix.PR_SET_DUMPABLE)
@@ -125,8 +125,8 @@ func Filter(o Options) []unix.SockFilter {
 			})
 		}
 	}
-	// A connected pair reaches nothing else. But a datagram socket can be connected again, so the Deputy makes a pair of
-	// another type instead (Notified).
+	// A connected pair reaches nothing else. But a datagram socket can be connected again, so the Deputy makes a
+	// pair of another type instead (Notified).
 	f.call(unix.SYS_SOCKETPAIR, func() {
 		f.Lower(0)
 		f.unless(unix.AF_UNIX, unix.EACCES)

@@ -17,26 +17,26 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Network rules without a network namespace. The Deputy makes a command's sockets, and only the Deputy can connect them:
-// the command's Landlock domain allows it no port, and the filter refuses the calls and options that would connect a
-// socket otherwise. So the Deputy copies the address of connect(2) once, decides about the copy, and connects its own
-// copy of the socket to that.
+// Network rules without a network namespace. The Deputy makes a command's sockets, and only the Deputy can connect
+// them: the command's Landlock domain allows it no port, and the filter refuses the calls and options that would
+// connect a socket otherwise. So the Deputy copies the address of connect(2) once, decides about the copy, and connects
+// its own copy of the socket to that.
 //
 // A UDP socket can send to another address with each call, so commands have none. What looks like one is an end of a
-// socket pair, for DNS alone. A TCP socket that is connected to port 53 becomes such an end, too. Whatever name server a
-// program asks, nsrun answers.
+// socket pair, for DNS alone. A TCP socket that is connected to port 53 becomes such an end, too. Whatever name server
+// a program asks, nsrun answers.
 
 // Outside says what a command may reach outside.
 type Outside struct {
-	// Decide reports whether the command may connect to a TCP port of an address, which is not IPv4-mapped. It must not
-	// wait.
+	// Decide reports whether the command may connect to a TCP port of an address, which is not IPv4-mapped. It must
+	// not wait.
 	Decide func(to netip.AddrPort) bool
 	// Report is told of each decision about a connect(2), in the order of the calls.
 	Report func(to netip.AddrPort, allowed bool)
 	// Answer answers a DNS query. Nil: the query has no answer. The context ends with the command.
 	Answer func(ctx context.Context, query []byte) []byte
-	// Serve answers the DNS queries that arrive over a stream (RFC 1035, section 4.2.2), on another goroutine, and closes
-	// the stream.
+	// Serve answers the DNS queries that arrive over a stream (RFC 1035, section 4.2.2), on another goroutine, and
+	// closes the stream.
 	Serve func(c net.Conn)
 }
 
@@ -58,8 +58,8 @@ func (d *Deputy) reach(l notify.Listener, n *notify.Notification, ino uint64, fd
 	d.sockets.begin(l, n, ino, func(p *dial) syscall.Errno { return d.sockets.dialOutside(l, p, sockaddr(at.Addr(), at.Port())) })
 }
 
-// dialOutside connects a socket. If the socket is non-blocking, or the caller got a signal, it answers the call earlier;
-// then the caller asks the socket for the result.
+// dialOutside connects a socket. If the socket is non-blocking, or the caller got a signal, it answers the call
+// earlier; then the caller asks the socket for the result.
 func (s *sockets) dialOutside(l notify.Listener, p *dial, to unix.Sockaddr) syscall.Errno {
 	nonblock, e := attempt(p.fd, to)
 	switch e {
@@ -111,8 +111,8 @@ func (d *Deputy) queryStream(l notify.Listener, n *notify.Notification, ino uint
 	return 0
 }
 
-// querySocket gives the caller a socket for DNS queries in place of a UDP socket. Packets of SOCK_SEQPACKET sockets have
-// no address: what a program gives to sendto(2) does not matter.
+// querySocket gives the caller a socket for DNS queries in place of a UDP socket. Packets of SOCK_SEQPACKET sockets
+// have no address: what a program gives to sendto(2) does not matter.
 func (d *Deputy) querySocket(l notify.Listener, n *notify.Notification, kind int) {
 	ours, theirs, e := queryPair(unix.SOCK_SEQPACKET, kind&unix.SOCK_NONBLOCK != 0)
 	if e != 0 {

@@ -72,8 +72,9 @@ func (d *Deputy) handleSocket(l notify.Listener, n *notify.Notification) bool {
 	case s.forQueries(ino):
 		l.Answer(n.ID, queryCall(n))
 	case uint32(n.NR) == unix.SYS_BIND && fd != sys.None && isUnix(fd):
-		// The kernel carries it out, with whatever address is in memory then. The command's Landlock domain says where it
-		// can make a name, and allows no port. A socket without a name in a directory cannot listen (listenUnix).
+		// The kernel carries it out, with whatever address is in memory then. The command's Landlock domain
+		// says where it can make a name, and allows no port. A socket without a name in a directory cannot
+		// listen (listenUnix).
 		l.Proceed(n.ID)
 	case uint32(n.NR) == unix.SYS_BIND:
 		l.Answer(n.ID, s.bind(n, ino, fd))
@@ -180,8 +181,8 @@ func (s *sockets) keep(ino uint64, fd sys.FD) {
 	}
 }
 
-// giveBack keeps the copy of a socket that could not be connected for the next attempt, unless the command has ended. It
-// closes no other copy, because the Deputy's thread may be using it. The caller holds the mutex.
+// giveBack keeps the copy of a socket that could not be connected for the next attempt, unless the command has ended.
+// It closes no other copy, because the Deputy's thread may be using it. The caller holds the mutex.
 func (s *sockets) giveBack(ino uint64, fd sys.FD) {
 	if s.idle == nil || len(s.idle) >= maxIdle {
 		fd.Close()

@@ -225,7 +225,8 @@ func (d *Deputy) pair(l notify.Listener, n *notify.Notification) {
 	l.Answer(n.ID, e)
 }
 
-// openMemory opens a caller's memory. The descriptor never means another process, even if that gets the caller's number.
+// openMemory opens a caller's memory. The descriptor never means another process, even if that gets the caller's
+// number.
 func openMemory(l notify.Listener, n *notify.Notification) (sys.FD, syscall.Errno) {
 	fd, err := unix.Open(notify.Proc(n.PID, "mem"), unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {

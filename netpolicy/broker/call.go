@@ -82,8 +82,8 @@ func (c *call) close() {
 	c.old.Close()
 }
 
-// leave closes a socket that lingers, of which ours may be the last descriptor by now: the kernel would wait for its data to
-// be taken, as long as the caller has said. It does not for a thread that ends.
+// leave closes a socket that lingers, of which ours may be the last descriptor by now: the kernel would wait for its
+// data to be taken, as long as the caller has said. It does not for a thread that ends.
 func leave(fd *sys.FD) {
 	has, closed := make(chan struct{}), make(chan struct{})
 	go apart(func() {

@@ -2,9 +2,9 @@
 // describes rules, nsexec and internal/sandbox, which start the sandbox, features, internal/notify, internal/seccomp
 // and internal/sys. It does not decide what is allowed (Options.Decide does), and resolves no names.
 //
-// The sandbox has a network namespace of its own that contains only a loopback device. A seccomp filter sends some system
-// calls of the command to a thread of this process: socket(2) for TCP, connect(2), bind(2), listen(2), and sendto(2),
-// sendmsg(2) and sendmmsg(2) with an address. The thread answers in their place; see seccomp_unotify(2).
+// The sandbox has a network namespace of its own that contains only a loopback device. A seccomp filter sends some
+// system calls of the command to a thread of this process: socket(2) for TCP, connect(2), bind(2), listen(2), and
+// sendto(2), sendmsg(2) and sendmmsg(2) with an address. The thread answers in their place; see seccomp_unotify(2).
 //
 //	b, err := broker.New(broker.Options{Decide: …})
 //	b.Attach(cmd)           // an nsexec.Cmd with a network namespace of its own
@@ -52,9 +52,9 @@
 // # UDP
 //
 // No UDP socket of the host is ever in the sandbox. Messages go over a link of the sandbox. At its other end a relay in
-// this process sends them from sockets of its own, one for each pair of client and destination, which accept answers from
-// that destination only. If a denied message has an address of its own, the call fails with EPERM at once; otherwise the
-// sender gets an ICMP error, which is ECONNREFUSED.
+// this process sends them from sockets of its own, one for each pair of client and destination, which accept answers
+// from that destination only. If a denied message has an address of its own, the call fails with EPERM at once;
+// otherwise the sender gets an ICMP error, which is ECONNREFUSED.
 //
 // The link is made for the first message that a rule allows. Until then, connect(2) of a UDP socket, which sends
 // nothing, fails with ENETUNREACH if a C library calls it only to learn its own address (port 0, or the port of a TCP
@@ -71,8 +71,8 @@
 //
 // # Why it holds
 //
-// The command and everything it starts may at any time write to memory that is being read, put another file under a number
-// that is being looked at, fork, pass sockets around, and end.
+// The command and everything it starts may at any time write to memory that is being read, put another file under a
+// number that is being looked at, fork, pass sockets around, and end.
 //
 //  1. A socket of the host enters the sandbox in one way only: the Broker makes it, for TCP, and it is not connected,
 //     or, in an exchange, connected to an address that the Broker decided about. Only the Broker can connect it, by

@@ -102,8 +102,8 @@ var refused = [...]struct {
 	{unix.IPPROTO_TCP, []uint32{unix.TCP_FASTOPEN_CONNECT}, 0},
 }
 
-// joins are the options by which a socket joins a multicast group, and which the kernel takes for TCP ones too: a host's
-// would have the host tell its network so, in packets whose contents the caller chooses. The broker sets them.
+// joins are the options by which a socket joins a multicast group, and which the kernel takes for TCP ones too: a
+// host's would have the host tell its network so, in packets whose contents the caller chooses. The broker sets them.
 var joins = [...]struct {
 	level uint32
 	names []uint32

@@ -70,8 +70,8 @@ func (s *flows) open(p pair) *flow {
 	return f
 }
 
-// add adds a flow, and returns one that has to be closed for it. Nil: none has to be. Closing waits for who reads, and that may
-// be answer, which waits for mu: so nothing is closed with mu held.
+// add adds a flow, and returns one that has to be closed for it. Nil: none has to be. Closing waits for who reads, and
+// that may be answer, which waits for mu: so nothing is closed with mu held.
 func (s *flows) add(f *flow) (evicted *flow) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -47,7 +47,8 @@ func inode(fd sys.FD) uint64 {
 	return st.Ino
 }
 
-// listed reports whether a descriptor of the caller is an epoll instance that knows the old socket by one of the numbers.
+// listed reports whether a descriptor of the caller is an epoll instance that knows the old socket by one of the
+// numbers.
 func (c *call) listed(poll int, numbers []int) bool {
 	if c.task.link(poll) != "anon_inode:[eventpoll]" {
 		return false

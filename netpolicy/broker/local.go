@@ -117,7 +117,8 @@ func (a *sockaddr) setPath(path string) {
 	a.n++
 }
 
-// place opens the socket that the path of the address leads to, as a place: in the caller's root, from the caller's directory.
+// place opens the socket that the path of the address leads to, as a place: in the caller's root, from the caller's
+// directory.
 func (c *call) place() (sys.FD, syscall.Errno) {
 	path := c.to.b[2:c.to.n]
 	if end := bytes.IndexByte(path, 0); end >= 0 {

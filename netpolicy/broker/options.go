@@ -15,7 +15,8 @@ import (
 func option(fd sys.FD, level, name int) (v int, e syscall.Errno) {
 	var value int32
 	n := uint32(4)
-	// Some are read under the socket's lock, which a thread of the caller can hold, so the Go scheduler has to know.
+	// Some are read under the socket's lock, which a thread of the caller can hold, so the Go scheduler has to
+	// know.
 	_, _, e = syscall.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), uintptr(level), uintptr(name),
 		uintptr(unsafe.Pointer(&value)), uintptr(unsafe.Pointer(&n)), 0)
 	return int(value), e

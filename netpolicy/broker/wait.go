@@ -86,8 +86,8 @@ func (c *call) await(fd sys.FD) syscall.Errno {
 			if e := c.outcome(fd); e != syscall.EALREADY {
 				return c.settle(fd, e)
 			}
-			// Another thread of the caller has begun anew. Or what is ready is a message in the socket's error
-			// queue, which stays there.
+			// Another thread of the caller has begun anew. Or what is ready is a message in the socket's
+			// error queue, which stays there.
 			time.Sleep(lookEvery)
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return syscall.EIO
@@ -121,7 +121,8 @@ func (c *call) outcome(fd sys.FD) syscall.Errno {
 func (c *call) settle(fd sys.FD, e syscall.Errno) syscall.Errno {
 	switch e {
 	case syscall.EINPROGRESS:
-		// Another thread of the caller has ended it just now, and this is a new one, which nobody decided about.
+		// Another thread of the caller has ended it just now, and this is a new one, which nobody decided
+		// about.
 		_ = disconnect(int(fd))
 		return syscall.ECONNABORTED
 	case syscall.EISCONN:

@@ -27,7 +27,8 @@ func Check(err error) {
 	}
 }
 
-// Failed is deferred by the function whose status the program ends with. It prints the error of a Check, and makes the status 1.
+// Failed is deferred by the function whose status the program ends with. It prints the error of a Check, and makes the
+// status 1.
 func Failed(status *int) {
 	switch r := recover().(type) {
 	case nil:
@@ -102,8 +103,8 @@ func quantile[T cmp.Ordered](t []T, percent int) T {
 
 func ms(d time.Duration) float64 { return float64(d) / 1e6 }
 
-// Show prints what was measured, and as a ratio to base if there is one, and what it is promised to be at most. The ratio is
-// the median of the rounds' ratios, so that what else the machine does falls on both.
+// Show prints what was measured, and as a ratio to base if there is one, and what it is promised to be at most. The
+// ratio is the median of the rounds' ratios, so that what else the machine does falls on both.
 func (r *Race) Show(name, base, promise string) {
 	t := r.times[name]
 	fmt.Printf("  %-34s %9.3f ms   p95 %9.3f", name, ms(quantile(t, 50)), ms(quantile(t, 95)))

@@ -15,8 +15,8 @@ const nobody = 65534
 // name is the program's.
 func name() string { return filepath.Base(os.Args[0]) }
 
-// AsUser builds nsrun where everybody can read it, unless the flag -nsrun names one, and runs this program again with its flags as
-// an ordinary user. Home and temporary files are in a directory of $TMPDIR, which is removed.
+// AsUser builds nsrun where everybody can read it, unless the flag -nsrun names one, and runs this program again with
+// its flags as an ordinary user. Home and temporary files are in a directory of $TMPDIR, which is removed.
 func AsUser() (status int) {
 	defer Failed(&status)
 	dir, err := os.MkdirTemp("", "nsrun-"+name())

@@ -316,8 +316,8 @@ func (g *generator) variable(v ast.Expr) error {
 	return errors.New("its value is for Linux: it belongs in a file for all systems, or is to be a function")
 }
 
-// function writes f with another body: all results are zero, except errors, iterators, and pointers that come without an
-// error.
+// function writes f with another body: all results are zero, except errors, iterators, and pointers that come without
+// an error.
 func (g *generator) function(f *ast.FuncDecl, in map[string]string) {
 	name := g.pkg + "."
 	if f.Recv != nil {

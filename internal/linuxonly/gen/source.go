@@ -15,8 +15,8 @@ type source struct {
 	linux bool // it is compiled on Linux only
 }
 
-// load reads the files of dir that are compiled for goos on amd64 or arm64, those for Linux without their comments. What
-// generate wrote is among them for other systems than Linux.
+// load reads the files of dir that are compiled for goos on amd64 or arm64, those for Linux without their comments.
+// What generate wrote is among them for other systems than Linux.
 func load(fset *token.FileSet, dir, goos string) ([]source, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {

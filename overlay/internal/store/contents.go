@@ -13,8 +13,8 @@ import (
 type Tally struct {
 	Bytes int64 // as du(1) counts them: files with several names once, holes not at all
 	Files int64 // files of all kinds, directories too
-	// Partial says that something was not counted: a directory that cannot be listed, was removed meanwhile, or has too
-	// long a path.
+	// Partial says that something was not counted: a directory that cannot be listed, was removed meanwhile, or has
+	// too long a path.
 	Partial bool
 }
 

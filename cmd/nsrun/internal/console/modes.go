@@ -17,17 +17,18 @@ import (
 // Sequences that terminals without the mode ignore. The order matters: a saved cursor has
 // attributes and character sets of its own, so these come last.
 const (
-	// Cancel an unfinished sequence (CAN) and string (ST). Leave VT52 mode and the modes that send output to a printer.
+	// Cancel an unfinished sequence (CAN) and string (ST). Leave VT52 mode and the modes that send output to a
+	// printer.
 	modesString = "\x18\x1b\\\x1b<\x1b[4i\x1b[?4i"
-	// The window: the normal screen, without moving the cursor if it is on already; no scrolling region, no margins, no
-	// synchronized output.
+	// The window: the normal screen, without moving the cursor if it is on already; no scrolling region, no
+	// margins, no synchronized output.
 	modesWindow = "\x1b[?2026l\x1b7\x1b[?1049l\x1b7\x1b[r\x1b[?69l\x1b8"
-	// What the terminal sends: keyboard protocols (kitty's, xterm's), cursor keys, keypad, mouse, focus, bracketed paste,
-	// reports of size and color scheme.
+	// What the terminal sends: keyboard protocols (kitty's, xterm's), cursor keys, keypad, mouse, focus, bracketed
+	// paste, reports of size and color scheme.
 	modesInput = "\x1b[<99u\x1b[=0u\x1b[>4;0m\x1b[>4m\x1b[?1l\x1b>\x1b[?9l\x1b[?1000l\x1b[?1001l\x1b[?1002l\x1b[?1003l\x1b[?1004l" +
 		"\x1b[?1005l\x1b[?1006l\x1b[?1015l\x1b[?1016l\x1b[?2004l\x1b[?2031l\x1b[?2048l\x1b[?9001l\x1b[2l\x1b[12h"
-	// How text is written: replace mode, automatic wrap, normal line feeds, no reverse video, a visible cursor of the
-	// default shape.
+	// How text is written: replace mode, automatic wrap, normal line feeds, no reverse video, a visible cursor of
+	// the default shape.
 	modesWriting = "\x1b[4l\x1b[?7h\x1b[20l\x1b[?5l\x1b[?25h\x1b[0 q"
 	// The text itself: character sets, protection, colors.
 	modesText = "\x0f\x1b(B\x1b)B\x1b*B\x1b+B\x1b[0\"q\x1b[0m"

@@ -11,8 +11,8 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// The command must not influence the question about its changes: neither by unread input that was typed for it, nor by a
-// terminal mode in which no answer gets through.
+// The command must not influence the question about its changes: neither by unread input that was typed for it, nor by
+// a terminal mode in which no answer gets through.
 
 func IsTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
@@ -70,8 +70,8 @@ func (t *Terminal) Restore() {
 			return err
 		}
 		if own := unix.Getpgrp(); group != own {
-			// The command's shell took the terminal and did not give it back. If the group still exists, it is another
-			// one: a shell has put us in the background.
+			// The command's shell took the terminal and did not give it back. If the group still exists, it
+			// is another one: a shell has put us in the background.
 			if group > 0 && unix.Kill(-group, 0) != unix.ESRCH {
 				return nil
 			}

@@ -100,8 +100,8 @@ func Tidy() {
 	_ = reg.Close()
 }
 
-// Retention is how long sessions that have ended stay, and with which options a registry keeps its copies and log so long,
-// as configuration files say.
+// Retention is how long sessions that have ended stay, and with which options a registry keeps its copies and log so
+// long, as configuration files say.
 func Retention() (sessions time.Duration, copies project.Options, err error) {
 	p, _, err := configfile.Load(host.Home(), configfile.Query{Places: configfile.DefaultPlaces()})
 	if err != nil || p == nil {

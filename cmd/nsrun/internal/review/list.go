@@ -45,9 +45,9 @@ func lies(c, dir overlay.Change) bool {
 	return c.Root == dir.Root && (dir.Path == "." || strings.HasPrefix(c.Path, dir.Path+"/"))
 }
 
-// refilter rebuilds the list. With a filter it has the rows that match, and all deletions; without, all rows but those in
-// closed directories. Files that run later come first. The cursor goes to the row at, or to the directory that hides it,
-// or to the next match.
+// refilter rebuilds the list. With a filter it has the rows that match, and all deletions; without, all rows but those
+// in closed directories. Files that run later come first. The cursor goes to the row at, or to the directory that hides
+// it, or to the next match.
 func (m *model) refilter(at int) {
 	m.shown = m.shown[:0]
 	m.cursor = 0

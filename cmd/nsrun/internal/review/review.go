@@ -178,8 +178,8 @@ func (r *reviewer) act(a action) func() int {
 	return nil
 }
 
-// wantDiff begins to make the diff of the change under the cursor, if it is missing. Only one diff is made at a time, so
-// that moving fast through a list makes few of them.
+// wantDiff begins to make the diff of the change under the cursor, if it is missing. Only one diff is made at a time,
+// so that moving fast through a list makes few of them.
 func (r *reviewer) wantDiff() {
 	row := r.model.current()
 	if row < 0 || row == r.model.diffOf || r.model.busy != "" {
