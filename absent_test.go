@@ -17,8 +17,8 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// TestSecretsLater: a secret that comes up while a command runs stays invisible, and nothing of its name is to be seen
-// before. The control is another file, which does come up, and a sandbox without the home directory's overlay.
+// TestSecretsLater: a secret that appears while a command runs stays invisible, and its name is not visible before. The
+// controls are another file, which does appear, and a sandbox without the home directory's overlay.
 func TestSecretsLater(t *testing.T) {
 	testenv.NeedRoot(t) // the home directory must not be in a private place
 	need(t, features.Overlay)

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An attack is what a hostile command does: this program again, in a sandbox. It says what
-// it found that it should not have.
+// An attack is what a hostile command does. It is this program in a sandbox, and prints what it found that it should
+// not have.
 type attack struct {
 	Seed           [2]uint64
 	Roots          []string // that it may write to

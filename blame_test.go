@@ -13,7 +13,7 @@ import (
 	"github.com/nsrun/nsrun/internal/attempts"
 )
 
-// TestBlame: who is taken to have failed of a refusal, by what processes do and say next.
+// TestBlame: which process counts as failed because of a refusal, by what processes do and print next.
 func TestBlame(t *testing.T) {
 	const sh, cmd, other = 10, 11, 12
 	program := func(host int) attempts.Process {

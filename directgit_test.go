@@ -16,9 +16,8 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// repositories makes a project that has all kinds of repositories in it: a submodule, one
-// whose git directory is its own, one that is not there yet, one of nobody's, and a linked
-// work tree.
+// repositories makes a project with all kinds of repositories: a submodule, one with its own git directory, one that
+// does not exist yet, one that belongs to no other, and a linked work tree.
 const repositories = `set -e
 mkdir ../up && export GIT_TEMPLATE_DIR= && git init -q -b main ../up && echo x >../up/f && git -C ../up add f && git -C ../up commit -qm up
 git init -q -b main . && mkdir tools tools/hooks .husky .husky/_ && echo x | tee f tools/mon tools/settings tools/more .husky/pre-commit .husky/_/pre-commit >/dev/null
@@ -172,7 +171,8 @@ func TestHardLinkedHooks(t *testing.T) {
 	}
 }
 
-// TestWrittenInPlaceTold: what a command wrote in place and runs later is told of in one line, and nothing else is.
+// TestWrittenInPlaceTold: one line reports files that a command wrote in place and that run later. Nothing else is
+// reported.
 func TestWrittenInPlaceTold(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	for _, c := range []struct {

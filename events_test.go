@@ -62,8 +62,8 @@ func watched(t *testing.T, c nsrun.Config, command string) (list []string, res n
 	return list, res
 }
 
-// TestLiveChanges: what a command does is told as what it is in the project, whatever
-// becomes of it then.
+// TestLiveChanges: while a command runs, its changes are reported as changes of the project, whatever becomes of them
+// later.
 func TestLiveChanges(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	const command = `echo 2 >old; mkdir -p new/deep; echo x >new/deep/f; rm gone; mv new/deep/f new/g; rm new/g; echo last >end`
@@ -94,8 +94,8 @@ func TestLiveChanges(t *testing.T) {
 	}
 }
 
-// TestLiveChangesAfterwards: where nothing is seen before the end, what has changed is
-// told then; and so it is to whoever asks too late.
+// TestLiveChangesAfterwards: if nothing can be seen before the end, changes are reported then. A caller who asks too
+// late gets them, too.
 func TestLiveChangesAfterwards(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	for _, after := range []nsrun.After{nsrun.Commit, nsrun.Hold} {
@@ -154,8 +154,8 @@ func TestListsOfWrittenPaths(t *testing.T) {
 	}
 }
 
-// TestWatchedAlone: a command in a new session is watched by what tells nothing of others, so
-// that many at once cost as much as one after the other.
+// TestWatchedAlone: a command in a new session is watched by an engine that reports nothing of others. So many commands
+// at once cost as much as one after the other.
 func TestWatchedAlone(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	groups := func() (n int) {

@@ -94,7 +94,7 @@ for u in chosen other; do echo text | gpg --batch -u $u@example.org -a -s 2>/dev
 	}
 }
 
-// TestGPGAgentOnly: nothing of the agent but signing is there. The control is the agent itself.
+// TestGPGAgentOnly: the agent's only function for a command is signing. The control is the agent itself.
 func TestGPGAgentOnly(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	if _, err := exec.LookPath("python3"); err != nil {

@@ -167,7 +167,7 @@ func TestHomeSize(t *testing.T) {
 	}
 }
 
-// TestHomeOf: a layer that cannot be used is told of, and the home directory is read-only.
+// TestHomeOf: if a layer cannot be used, a notice says so, and the home directory is read-only.
 func TestHomeOf(t *testing.T) {
 	testenv.NeedRoot(t)
 	need(t, features.Overlay)

@@ -53,8 +53,7 @@ func TestSocketsBelowWhatIsShown(t *testing.T) {
 	}
 }
 
-// TestRequestsPassNothingOn: a request's environment is what it says, and not what this
-// program has.
+// TestRequestsPassNothingOn: a command's environment is that of its request, without anything from this program's.
 func TestRequestsPassNothingOn(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	p := filepath.Join(place(t), "p")
@@ -72,8 +71,8 @@ func TestRequestsPassNothingOn(t *testing.T) {
 	}
 }
 
-// TestNobodyKeepsWaitWaiting: neither who takes the output, nor what is known only after
-// Collect, which Run has no place for.
+// TestNobodyKeepsWaitWaiting: Wait waits neither for a slow reader of the output, nor for what is only known after
+// Collect, for which Run has no place.
 func TestNobodyKeepsWaitWaiting(t *testing.T) {
 	p := filepath.Join(place(t), "p")
 	ends := func(what string, f func()) {
@@ -147,8 +146,8 @@ func TestLongQuestion(t *testing.T) {
 	}
 }
 
-// TestQuestionTellsAll: what would be run is told from what looks like it, and includes
-// what the request adds to the environment.
+// TestQuestionTellsAll: the question shows what would run, so that look-alikes differ, and includes the variables that
+// the request adds.
 func TestQuestionTellsAll(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	a := &asked{answer: nsrun.Deny}

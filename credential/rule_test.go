@@ -99,7 +99,8 @@ func TestCheckSecret(t *testing.T) {
 	}
 }
 
-// FuzzParse: what is read is written as it was, and its parts can be no other header, variable or host.
+// FuzzParse: a rule that was read is written as it was, and its parts cannot be taken for another header, variable or
+// host.
 func FuzzParse(f *testing.F) {
 	f.Add("api.example.com:8443=file:~/a,b,header=X-Key,url=BASE/v1")
 	f.Add("[::1]:443=env:T,user=me")

@@ -110,7 +110,7 @@ func imports(t *testing.T, dir string) (list []string) {
 
 var saysImports = regexp.MustCompile(`(?i)(?:It|The package|This package|and) imports ((?:[^.;:]|\.\w)*)`)
 
-// TestSaidImports: a package comment that says what the package imports says what it does import.
+// TestSaidImports: what a package comment says about imports is true.
 func TestSaidImports(t *testing.T) {
 	said := 0
 	for dir, text := range packageComments(t) {

@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	testenv.Main(m)
 }
 
-// TestTable: every feature says since when it is there, where that is written, what it is for, and what there is not
-// without it, in one sentence.
+// TestTable: every feature says since which version it exists, where that is written, what it is for, and, in one
+// sentence, what does not work without it.
 func TestTable(t *testing.T) {
 	version, names := regexp.MustCompile(`^[2-9]\.[0-9]+(\.[0-9]+)?$`), map[Name]bool{}
 	source := regexp.MustCompile(`^([a-z_0-9]+\([27]\)(, [A-Z_]+)?|commits? [0-9a-f]{12}( and [0-9a-f]{12})*)$`)

@@ -249,8 +249,7 @@ func TestNothingIsLost(t *testing.T) {
 	}
 }
 
-// TestLoser: of two calls that write one file the second is told where its changes are, and
-// what to do with them.
+// TestLoser: if two calls write one file, the second one's result says where its changes are, and what to do with them.
 func TestLoser(t *testing.T) {
 	p := newPlace(t, "f: 1")
 	c := p.connect("", nil)
@@ -526,8 +525,8 @@ func TestNobodyAnswers(t *testing.T) {
 	<-gone
 }
 
-// TestTickets: a yes is good for one run of what was asked about. The control is the call
-// that is answered as it should be.
+// TestTickets: a yes holds for one run of the command that was asked about. The control is a call with the right
+// answer.
 func TestTickets(t *testing.T) {
 	p := newPlace(t)
 	o := (&asked{}).options("accept", nil)
@@ -979,7 +978,7 @@ func TestInstalled(t *testing.T) {
 	}
 }
 
-// TestUnsandboxed: without a sandbox models and the log are told so, with each result and before.
+// TestUnsandboxed: without a sandbox, each result says so, and so do the tool's description and the log.
 func TestUnsandboxed(t *testing.T) {
 	for _, c := range []struct {
 		name, file string

@@ -119,7 +119,7 @@ while [ ! -e stolen ]; do sleep .01; done; `
 	_ = s.cmd.Process.Kill()
 }
 
-// TestAgentNoTerminal: nothing is signed where nobody can be asked, and it is said so.
+// TestAgentNoTerminal: if nobody can be asked, nothing is signed, and nsrun says so.
 func TestAgentNoTerminal(t *testing.T) {
 	testenv.Leaks(t, reap)
 	dir := testenv.Dir(t)

@@ -70,8 +70,8 @@ func data(t testing.TB) *os.File {
 	return r
 }
 
-// oldBubblewrap is a bubblewrap that is known to follow links to what it keeps of
-// the host while it sets up a sandbox, "" if there is none.
+// oldBubblewrap is the path of a bubblewrap that is known to follow links to the host's files while it sets up a
+// sandbox, or "" if there is none.
 func oldBubblewrap() string {
 	out, _ := exec.Command("/usr/bin/bwrap", "--version").Output()
 	if strings.TrimSpace(string(out)) == "bubblewrap 0.8.0" {
@@ -214,9 +214,9 @@ func TestImageLinks(t *testing.T) {
 	}
 }
 
-// TestHostileDev: the caller's own /dev is the attacker's: what it has instead of a
-// device is a link, a file, a FIFO. The sandbox gets it for no device, and what it
-// leads to stays as it is (CVE-2025-31133 and CVE-2025-52565 of runc).
+// TestHostileDev: the caller's own /dev is the attacker's: instead of devices it has links, files and FIFOs. The
+// sandbox gets none of them as a device, and their targets stay as they are (CVE-2025-31133 and CVE-2025-52565 of
+// runc).
 func TestHostileDev(t *testing.T) {
 	testenv.Leaks(t, reap)
 	bin, dir := installed(t), testenv.Dir(t)

@@ -141,8 +141,8 @@ func TestInterruptedCommit(t *testing.T) {
 	}
 }
 
-// TestKilledCommit: what a killed commit left is told by the next command, and the
-// project is as before or as after.
+// TestKilledCommit: after a killed commit, the next command says what was left, and the project is as before the commit
+// or as after it.
 func TestKilledCommit(t *testing.T) {
 	testenv.Leaks(t, reap)
 	c := newCommitting(t)

@@ -149,7 +149,7 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// TestWhyOwners: root's command that gives a file away, or becomes another user, is told of --own-ids.
+// TestWhyOwners: if root's command gives a file away, or becomes another user, nsrun names --own-ids.
 func TestWhyOwners(t *testing.T) {
 	testenv.NeedRoot(t)
 	testenv.Leaks(t, reap)
@@ -258,7 +258,7 @@ func py3(before, after string) string {
 	return "python3 -c '" + before + "try: socket.create_connection((\"example.org\", 80))\nexcept OSError: pass\n" + after + "'"
 }
 
-// TestWhyNetwork: a command that fails of what it is refused of the network is told of that, whatever it says.
+// TestWhyNetwork: if a command fails because it was refused the network, nsrun says so, whatever the command prints.
 func TestWhyNetwork(t *testing.T) {
 	whyNetwork(t, []string{
 		"curl -sSf http://example.org/", "curl -sf http://example.org/", "curl -sf http://192.0.2.1/ || exit 5", "curl -sf http://192.0.2.1/", "curl -sf http://example.org/ | grep x",

@@ -295,9 +295,8 @@ func TestNothingShared(t *testing.T) {
 	}
 }
 
-// TestForgedReports: the command may write to PID 1's descriptors where bwrap's options
-// leave PID 1 open; what it writes ends or confuses nobody but itself. nsrun run leaves
-// nothing open.
+// TestForgedReports: where bwrap's options leave PID 1 open, the command may write to its descriptors. That ends or
+// confuses only the command itself. nsrun run leaves nothing open.
 func TestForgedReports(t *testing.T) {
 	testenv.Leaks(t, reap)
 	bin, dir := installed(t), testenv.Dir(t)

@@ -39,8 +39,7 @@ func TestForgedReport(t *testing.T) {
 	}
 }
 
-// TestKilledWhileBlocked: who kills a sandbox that waits at --block-fd does not get
-// another one.
+// TestKilledWhileBlocked: killing a sandbox that waits at --block-fd does not start another one.
 func TestKilledWhileBlocked(t *testing.T) {
 	testenv.Leaks(t, reap)
 	bin := installed(t)
@@ -230,7 +229,7 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// TestClosedDescriptors: a number that the caller has closed is none of the set-up's.
+// TestClosedDescriptors: the set-up does not use descriptor numbers that the caller has closed.
 func TestClosedDescriptors(t *testing.T) {
 	testenv.Leaks(t, reap)
 	bin := installed(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// TestHeld: `run --commit` puts nothing into a project that would be executed there, says
-// so, and `commit` does when it is told to.
+// TestHeld: `run --commit` commits nothing that would be executed in the project, and says so. `commit` does, if the
+// path is named.
 func TestHeld(t *testing.T) {
 	testenv.Leaks(t, reap)
 	dir := testenv.Dir(t)

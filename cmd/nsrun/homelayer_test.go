@@ -98,7 +98,7 @@ func listing(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// TestHostileLayer: what a command left in the layer changes nothing for the next one but what that sees in it.
+// TestHostileLayer: what a command left in the layer affects the next command only through files that it sees there.
 func TestHostileLayer(t *testing.T) {
 	lodgers(t, append([]string{"own/f: 1", "deep/p/f: project", ".config/nsrun/config.toml: [sandbox]\nenv = [\"FROM=user\"]\n"}, secretFiles...), func(l *lodger) {
 		victim := filepath.Join(l.home, "other")
@@ -151,7 +151,8 @@ func TestHostileLayer(t *testing.T) {
 	})
 }
 
-// TestHomeKeep: what is kept is copied as it is, through no link, and what runs later only by its name.
+// TestHomeKeep: kept files are copied as they are, through no link. Files that run later are kept only if they are
+// named.
 func TestHomeKeep(t *testing.T) {
 	lodgers(t, []string{".config/x/old: mine", "out/", "link => out"}, func(l *lodger) {
 		l.sh("cd; mkdir -p .config/tool .config/fish .local/bin; echo 1 >.config/tool/a; echo 2 >.config/fish/config.fish; echo 3 >.local/bin/prog; echo 4 >.config/x/old; ln -s /etc/passwd .config/tool/l; mkfifo .config/tool/p; "+

@@ -238,8 +238,8 @@ func octals(text string) string {
 	return b.String()
 }
 
-// TestModesLeftOn: whatever a command leaves on in the terminal, what nsrun says then can be
-// read, and what is typed then is what arrives.
+// TestModesLeftOn: whatever a command leaves enabled in the terminal, what nsrun prints next is readable, and what is
+// typed next arrives unchanged.
 func TestModesLeftOn(t *testing.T) {
 	testenv.Once(t)
 	run := func(seq string) {
@@ -280,7 +280,7 @@ func TestModesLeftOn(t *testing.T) {
 	}
 }
 
-// TestNothingToSay: who has nothing to say writes nothing to the terminal.
+// TestNothingToSay: if nsrun prints nothing, it writes nothing to the terminal.
 func TestNothingToSay(t *testing.T) {
 	for _, args := range [][]string{{"run", "-q", "--", "true"}, {"run", "-q", "--keep", "--", "touch", "new"}, {"run", "-q", "--direct", "--", "touch", "new"}} {
 		s := atTerminal(t, args...)
@@ -291,8 +291,8 @@ func TestNothingToSay(t *testing.T) {
 	}
 }
 
-// TestModesBesideOthers: where standard output is not a terminal, somebody else may draw on it:
-// the window stays as it is, and our text is as usual all the same.
+// TestModesBesideOthers: if standard output is not the terminal, another program may draw on it. The window stays as it
+// is, and nsrun's text still has the usual modes.
 func TestModesBesideOthers(t *testing.T) {
 	s := atTerminal(t, "run", "--keep", "--", "sh", "-c", `printf %b "$1" >&2; : >new`, "sh", octals("\x1b[?1049h\x1b[?1000h\x1b[8m\x1b(0\x1b]0;x"))
 	s.Await("kept 1 change")

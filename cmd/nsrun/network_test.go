@@ -32,8 +32,8 @@ func networks(port int) map[string][]string {
 	return all
 }
 
-// TestHostSockets: a program of the host that does what it is told over a socket, as docker does, is no way
-// round: neither with a file, wherever that is, nor without one.
+// TestHostSockets: a program of the host that obeys requests over a socket, as docker does, is no way around the
+// sandbox: neither through a file, wherever it is, nor through an abstract name.
 func TestHostSockets(t *testing.T) {
 	testenv.Leaks(t, reap)
 	if _, err := exec.LookPath("perl"); err != nil {
@@ -85,8 +85,8 @@ func TestHostSockets(t *testing.T) {
 	}
 }
 
-// TestKilledNetwork: who kills nsrun, which decides about the network, has no network: nothing of the
-// sandbox is left that could use any.
+// TestKilledNetwork: killing nsrun, which decides about the network, does not open the network: no process of the
+// sandbox stays.
 func TestKilledNetwork(t *testing.T) {
 	w := newWorld(t)
 	w.bin = installed(t)

@@ -59,8 +59,8 @@ func (d bench) pipe(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// TestEscapedOnTerminals: what a command wrote acts on no terminal, whichever verb shows it;
-// elsewhere every byte is as it is.
+// TestEscapedOnTerminals: what a command wrote has no effect on a terminal, whichever verb prints it. Elsewhere every
+// byte is unchanged.
 func TestEscapedOnTerminals(t *testing.T) {
 	d := newBench(t)
 	const evil, name = "\x1b[8m\u202e\u009b31m\x0e\xff\xc3", "n\x1b[8m\u202e"

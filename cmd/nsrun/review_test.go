@@ -663,8 +663,7 @@ func ignores(t *testing.T, pid int, sig syscall.Signal) bool {
 	return set&(1<<(sig-1)) != 0
 }
 
-// TestReviewHostile: nothing of a name or of what is in a file gets to the terminal as
-// it is.
+// TestReviewHostile: names and contents of files reach the terminal escaped only.
 func TestReviewHostile(t *testing.T) {
 	r := reviewing(t, `
 		printf 'x' >"$(printf 'esc\033]0;title\007')"

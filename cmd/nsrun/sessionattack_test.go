@@ -90,8 +90,8 @@ func acts(text string) (list []string) {
 	return list
 }
 
-// TestAttack31Names: names that are terminal sequences, further lines, or shell commands
-// are printed as what they are, and committed as what they are.
+// TestAttack31Names: names that are terminal sequences, several lines, or shell commands are printed escaped, and
+// committed unchanged.
 func TestAttack31Names(t *testing.T) {
 	testenv.Leaks(t, reap)
 	names := []string{"a\nD  passwd", "nsrun: \nD important", "\x1b]0;owned\x07", "\x1b[2J\x1b[H", "\x1b]52;c;cHduZWQ=\x07", "x\rD y", "\u202egpj.exe", "\u2066x", "\u009b31m", "\x9b31m", "\xff\xfe",

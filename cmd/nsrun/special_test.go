@@ -21,9 +21,8 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// TestSpecialFiles: where an option opens a file in a writable bind there may be a
-// link, a FIFO, a socket, a device, a directory. Nothing outside is changed through
-// it, and nobody waits for ever.
+// TestSpecialFiles: an option that opens a file in a writable bind may find a link, a FIFO, a socket, a device or a
+// directory there. It changes nothing outside, and does not wait.
 func TestSpecialFiles(t *testing.T) {
 	testenv.Leaks(t, reap)
 	bin, dir := installed(t), testenv.Dir(t)
@@ -157,8 +156,8 @@ func TestHostileTerminal(t *testing.T) {
 	}
 }
 
-// TestWritableBelow: what is mounted below a read-only root is read-only, and what is
-// mounted there later is not seen. (What is mounted below --bind is what it is.)
+// TestWritableBelow: mounts below a read-only root are read-only, and later mounts of the host do not appear. (Mounts
+// below --bind keep their flags.)
 func TestWritableBelow(t *testing.T) {
 	testenv.NeedRoot(t)
 	testenv.Leaks(t, reap)

@@ -119,9 +119,8 @@ func TestSwappedDestination(t *testing.T) {
 	}
 }
 
-// TestSwappedDescriptor: what is bound by descriptor is what was opened, whatever is
-// at its path by then; a source by its path is whatever is there (CVE-2024-42472 and
-// CVE-2026-34078 were of callers who used the path).
+// TestSwappedDescriptor: a bind by descriptor shows the file that was opened, whatever is at its path by then. A bind
+// by path shows the file that is there (CVE-2024-42472 and CVE-2026-34078 were of callers who used the path).
 func TestSwappedDescriptor(t *testing.T) {
 	testenv.Leaks(t, reap)
 	bin, dir := installed(t), testenv.Dir(t)

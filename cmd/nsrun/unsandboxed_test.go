@@ -13,8 +13,8 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// TestSandboxModes: what the flag and the files say of the mode, where there can be no sandbox and where there is one.
-// A project's file chooses nothing weaker until it is trusted.
+// TestSandboxModes: the effect of the flag and of the files on the mode, with and without a possible sandbox. A
+// project's file chooses nothing weaker until it is trusted.
 func TestSandboxModes(t *testing.T) {
 	testenv.Leaks(t, reap)
 	bin := installed(t)

@@ -299,7 +299,7 @@ func TestOneHost(t *testing.T) {
 	}
 }
 
-// TestStream: what the host sends arrives at once, also behind what could be the beginning of the secret.
+// TestStream: what the host sends arrives at once, even after bytes that could begin the secret.
 func TestStream(t *testing.T) {
 	next := make(chan bool)
 	h := newHost(t, func(w http.ResponseWriter, r *http.Request) {

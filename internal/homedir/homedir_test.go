@@ -27,7 +27,7 @@ func TestPasswd(t *testing.T) {
 	}
 }
 
-// TestFind: who has no HOME has that of passwd(5); one that is relative is a mistake.
+// TestFind: without HOME, the home directory is that of passwd(5). A relative HOME is an error.
 func TestFind(t *testing.T) {
 	for _, c := range []struct{ home, want string }{{"/h/", "/h"}, {"", Passwd()}, {"h", ""}} {
 		t.Setenv("HOME", c.home)

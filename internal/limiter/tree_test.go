@@ -112,7 +112,7 @@ func TestBlind(t *testing.T) {
 	}
 }
 
-// TestNoAnswer: a file system whose server does not answer holds up neither limit for long, and only once.
+// TestNoAnswer: a file system whose server does not answer delays no limit for long, and only once.
 func TestNoAnswer(t *testing.T) {
 	testenv.NeedRoot(t)
 	testenv.Leaks(t)

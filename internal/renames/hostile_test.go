@@ -60,7 +60,8 @@ func page(t testing.TB) []byte {
 // at is where something is in this process's memory.
 func at(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(&b[0]))) }
 
-// TestRead: a name may lie across two pages, and end where nothing is mapped any more; one that does not end is none.
+// TestRead: a name may lie across two pages, and may end where the next page is not mapped. A name without an end is
+// refused.
 func TestRead(t *testing.T) {
 	memory, pid := page(t), uint32(os.Getpid())
 	long := strings.Repeat("x", unix.PathMax-1)

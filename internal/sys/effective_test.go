@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLower: afterwards a thread has the capabilities that it had, and not those that it had laid down itself.
+// TestLower: afterwards a thread has the capabilities that it had before, without those that it had given up itself.
 func TestLower(t *testing.T) {
 	runtime.LockOSThread() // and the thread ends with the test
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

@@ -67,7 +67,7 @@ func text(fields ...any) string {
 // nowhere are addresses of nothing.
 var nowhere = []uint64{0, 1, 4095, 1 << 47, math.MaxUint64, math.MaxUint64 - 31}
 
-// TestAddress: an address is as long as it is said to be, and as long as its family's.
+// TestAddress: an address has the length that the caller gives, and the length of its family.
 func TestAddress(t *testing.T) {
 	m := memory(t)
 	four := text(uint16(unix.AF_INET), []byte{0x12, 0x34, 127, 0, 0, 1}, [8]byte{})

@@ -175,7 +175,7 @@ func TestPending(t *testing.T) {
 	s.close()
 }
 
-// TestEnded: a connection that fails when the command has ended is nobody's any more.
+// TestEnded: a connection that fails after its command has ended belongs to nobody.
 func TestEnded(t *testing.T) {
 	testenv.Leaks(t)
 	var s sockets
@@ -199,7 +199,7 @@ func TestEnded(t *testing.T) {
 	s.close()
 }
 
-// TestEndedBefore: a command's end does not wait for a connection that begins just then, and that nobody accepts.
+// TestEndedBefore: the end of a command does not wait for a connection that begins just then, and that nobody accepts.
 func TestEndedBefore(t *testing.T) {
 	testenv.Leaks(t)
 	socket := func(kind int) int {

@@ -115,7 +115,7 @@ func TestReviewActions(t *testing.T) {
 	}
 }
 
-// TestReviewFolds: a new directory is one line until it is opened, but for what is special in it.
+// TestReviewFolds: a new directory is one line until it is opened, except for special files in it.
 func TestReviewFolds(t *testing.T) {
 	list := []string{"A dir/", "A dir/one", "A dir/sub/", "A dir/sub/two", "A dir/sub/x", "M mod", "T was/", "A was/in", "A z/"}
 	for _, c := range []struct{ keys, want, marks string }{
@@ -381,7 +381,7 @@ func TestReviewDiffStyles(t *testing.T) {
 	}
 }
 
-// TestReviewDiffBounds: who writes more than anybody reads is stopped.
+// TestReviewDiffBounds: a program that writes more than anybody reads is stopped.
 func TestReviewDiffBounds(t *testing.T) {
 	for _, line := range []string{"x\n", strings.Repeat("x", 1<<20)} {
 		var stop atomic.Bool
