@@ -55,8 +55,8 @@ func fetch(port uint16) string {
 	return fmt.Sprintf(`bash -c 'exec 3<>/dev/tcp/127.0.0.1/%d && printf "GET / HTTP/1.0\r\n\r\n" >&3 && cat <&3'`, port)
 }
 
-// TestAllowNet: a command reaches what a rule names, and nothing else, and what it was
-// refused is told with what would allow it.
+// TestAllowNet: a command reaches only what a rule names. What it was refused is reported with the rule that would
+// allow it.
 func TestAllowNet(t *testing.T) {
 	enforcers(t, func(t *testing.T, e nsrun.Enforcer) {
 		p := filepath.Join(place(t), "p")

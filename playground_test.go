@@ -113,8 +113,8 @@ func few(t *testing.T, n uint64) {
 	})
 }
 
-// TestPlaygroundStays: what cannot be removed is told by a short path, however deep it is,
-// and all else is removed.
+// TestPlaygroundStays: what cannot be removed is reported with a short path, however deep it is, and everything else is
+// removed.
 func TestPlaygroundStays(t *testing.T) {
 	testenv.NeedRoot(t)
 	dir := filepath.Join(place(t), "play")

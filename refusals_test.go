@@ -86,7 +86,7 @@ func passing(t *testing.T, command string, through bool) nsrun.Request {
 	return nsrun.Request{Command: command, Passthrough: true, Stderr: f}
 }
 
-// TestRefusals: commands that are refused something are told of a flag, and work with it.
+// TestRefusals: for a command that is refused something, nsrun names a flag, and the command works with it.
 func TestRefusals(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir, c := refusing(t)
@@ -222,7 +222,7 @@ func TestRedirectedMessages(t *testing.T) {
 	}
 }
 
-// TestRefused32Bit: a program with 32-bit system calls, which exits with 3 outside, is told of.
+// TestRefused32Bit: a program with 32-bit system calls is reported; outside it exits with 3.
 func TestRefused32Bit(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t)

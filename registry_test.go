@@ -138,7 +138,7 @@ func TestRegistryStopsNothing(t *testing.T) {
 	}
 }
 
-// TestCommandsSeeNoRegistry: neither that of the user nor another one.
+// TestCommandsSeeNoRegistry: commands see neither the user's registry nor another one.
 func TestCommandsSeeNoRegistry(t *testing.T) {
 	need(t, features.Overlay) // a copy of such a project is refused
 	testenv.Leaks(t, nsexec.Shutdown)
@@ -218,7 +218,7 @@ func (g interrupted) Record(ctx context.Context, rec nsrun.Record) error {
 	return g.Registry.Record(ctx, rec)
 }
 
-// TestInterruptedRecord: a record that is interrupted is told of in one sentence.
+// TestInterruptedRecord: one sentence reports that a record was interrupted.
 func TestInterruptedRecord(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	p := filepath.Join(place(t, "a: old a"), "p")

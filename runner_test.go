@@ -332,8 +332,7 @@ func (r *recorder) Discarded(_ context.Context, session string) error {
 	return nil
 }
 
-// TestRecorder: it is told after the command and before the commit; where it fails
-// nothing is committed.
+// TestRecorder: the Recorder is called after the command and before the commit. If it fails, nothing is committed.
 func TestRecorder(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	p := filepath.Join(place(t, "f: 1"), "p")

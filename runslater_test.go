@@ -26,8 +26,8 @@ func latePlace(t testing.TB, dir, setup string) string {
 	return latercases.Place(t, top, setup)
 }
 
-// TestRunsLater: what would be executed outside is not in the project after a commit that
-// nobody looked at. Control: without the sandbox it is executed.
+// TestRunsLater: files that would be executed outside are not in the project after a commit without a review. The
+// control is a run without the sandbox: there they are executed.
 func TestRunsLater(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t)

@@ -503,7 +503,7 @@ func TestApprovedPath(t *testing.T) {
 	}
 }
 
-// TestApproverFails: an error, or an answer that is none, is no yes.
+// TestApproverFails: an error, or an answer with an unknown value, does not count as a yes.
 func TestApproverFails(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t)

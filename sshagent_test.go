@@ -173,7 +173,7 @@ func TestSSHAgentRefuses(t *testing.T) {
 	}
 }
 
-// TestSSHAgentFlood: who is asked too often, and says no, is left in peace.
+// TestSSHAgentFlood: a user who is asked too often, and says no, is not asked again.
 func TestSSHAgentFlood(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	p := filepath.Join(place(t), "p")

@@ -137,8 +137,7 @@ func inMemory(t *testing.T, e Engine) string {
 	return dir
 }
 
-// TestLate has somebody come to read only when everything has happened, and much more than a
-// queue takes.
+// TestLate: the reader begins only when everything has happened, and when much more has happened than a queue holds.
 func TestLate(t *testing.T) {
 	dirs, runs := 300, 1
 	if testenv.Long() {

@@ -164,8 +164,7 @@ func (s *stage) bar() {
 	s.eng.send(&b.file, &s.w.out)
 }
 
-// TestOverflowTwice: what is found after an overflow is undone by what is queued, and that it was done
-// again gets lost.
+// TestOverflowTwice: an overflow's findings are undone by queued events, and the events that do them again are lost.
 func TestOverflowTwice(t *testing.T) {
 	s := newStage(t)
 	s.full()
@@ -216,8 +215,8 @@ func TestOldSign(t *testing.T) {
 	s.end()
 }
 
-// TestOverflowClock: the clock was set back, and says of nothing that it has changed. What came and
-// went is told all the same, and nothing else.
+// TestOverflowClock: the clock was set back, so no time shows what changed. Everything that came and went is reported
+// all the same, and nothing else.
 func TestOverflowClock(t *testing.T) {
 	s := newStage(t)
 	s.create("a", "b", "c", "d", "stays")

@@ -45,9 +45,9 @@ func overlayHelper() int {
 
 const exitNoMount = 77
 
-// TestOverlay: a command writes through an overlay, in its own namespaces, and the upper
-// directory is watched from outside. Some kernels (6.1) do not tell whoever watches it that a file
-// was written to through the overlay: there Options.Sweep has to find what nothing else told of.
+// TestOverlay: a command writes through an overlay in its own namespaces, and the upper directory is watched from
+// outside. Some kernels (6.1) send no event to that watch for a write through the overlay: there Options.Sweep has to
+// find it.
 func TestOverlay(t *testing.T) {
 	engines(t, func(t *testing.T, e Engine) {
 		dir := testenv.Dir(t)

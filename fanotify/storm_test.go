@@ -31,7 +31,7 @@ func startStorm(t testing.TB, dir string, dirs, files int) (run func()) {
 	}
 }
 
-// A model is what somebody knows who has seen nothing but events.
+// A model is what a reader knows who has seen only events.
 type model struct {
 	kids map[string]*model // of a directory
 	dir  bool

@@ -208,7 +208,8 @@ func TestAgain(t *testing.T) {
 	})
 }
 
-// TestBatch: what came and went while nobody read is there at the end, or not, as was told.
+// TestBatch: after the last event, files that came and went while nobody read exist, or do not exist, as the events
+// say.
 func TestBatch(t *testing.T) {
 	engines(t, func(t *testing.T, e Engine) {
 		dir := testenv.Dir(t)
@@ -347,8 +348,8 @@ func TestOverflow(t *testing.T) {
 	})
 }
 
-// TestOverflowMoves: what was told before has other names after an overflow, and what is in the
-// queue behind it is of before and after what was lost.
+// TestOverflowMoves: after an overflow, files that were reported before have other names. The queue then holds events
+// from before and after the lost ones.
 func TestOverflowMoves(t *testing.T) {
 	engines(t, func(t *testing.T, e Engine) {
 		overflowMoves(t, e, 100)
@@ -678,8 +679,8 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// TestTooMany: there are more directories than may be watched. That is said, and what
-// happened in them is told at the end.
+// TestTooMany: there are more directories than may be watched. An event says so, and what happened in them is reported
+// at the end.
 func TestTooMany(t *testing.T) {
 	dir := testenv.Dir(t)
 	w := open(t, Inotify, dir)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// FuzzUpstream: whatever a server sends, what is told is an address that was in it, that
-// names may have, and that the table knows.
+// FuzzUpstream: whatever a server sends, every address in the answer was in the server's message, is one that names may
+// have, and is known to the table.
 func FuzzUpstream(f *testing.F) {
 	name := dnsmessage.MustNewName("a.test.")
 	alias := dnsmessage.MustNewName("b.test.")

@@ -353,9 +353,8 @@ func TestTunnelOfFewNames(t *testing.T) {
 	}
 }
 
-// TestRepeat: who asks again is answered from memory, as long as the server said. If it
-// said that the answer is good for once it is asked again, but for names that a tunnel could
-// be made of.
+// TestRepeat: a repeated question is answered from memory for as long as the server said. If the server said that its
+// answer holds once, the question is asked again, except for names that could form a tunnel.
 func TestRepeat(t *testing.T) {
 	up := nettest.StartDNS(t, []string{"a.test. 60 A 203.0.113.1", "zero.test. 0 A 203.0.113.2"}, nil)
 	table := newTable(t, "*.test:443", "zero.test:443")

@@ -410,8 +410,8 @@ func (b *broken) Forget(a netip.Addr) error {
 	return b.mirror.Forget(a)
 }
 
-// TestUpdateIsAtomic: while the rules change between two policies that both allow a port,
-// nobody is told no.
+// TestUpdateIsAtomic: while the rules change between two policies that both allow a port, no question about that port
+// is refused.
 func TestUpdateIsAtomic(t *testing.T) {
 	one, two := MustParse("a.test:80", "203.0.113.0/24:443"), MustParse("*.test", "203.0.113.1:443")
 	table, err := NewTable(one)
@@ -538,7 +538,7 @@ func addrPort(addr string, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr(addr), port)
 }
 
-// TestNilHostAddrs: who does not say what the host's addresses are opens none of them.
+// TestNilHostAddrs: a policy without the host's addresses opens none of them.
 func TestNilHostAddrs(t *testing.T) {
 	p := MustParse("*", "name.test", "198.51.100.0/24:1", "198.51.100.7:2")
 	for _, c := range []struct {

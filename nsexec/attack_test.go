@@ -296,9 +296,9 @@ func TestDirThroughDescriptor(t *testing.T) {
 	})
 }
 
-// TestOverwriteRuntime: nobody inside can open the file of the program that
-// started the sandbox through a process that runs it. PID 1 is one; through it the
-// control, a process of the command's own, can be opened.
+// TestOverwriteRuntime: no process in the sandbox can open the file of the program that started it through a process
+// that runs that program. PID 1 is such a process. Through the control, a process of the command's own, the file can be
+// opened.
 func TestOverwriteRuntime(t *testing.T) {
 	bothWays(t, func(t *testing.T, classic bool) {
 		dir := testenv.Dir(t)
@@ -356,9 +356,8 @@ func TestFIFO(t *testing.T) {
 	})
 }
 
-// TestDeviceNodes: devices work, and nobody, root with its capabilities included,
-// can change the host's nodes through them. What is made beside them is the
-// sandbox's own.
+// TestDeviceNodes: devices work, and no process, not even root with its capabilities, can change the host's nodes
+// through them. Nodes that are made beside them belong to the sandbox.
 func TestDeviceNodes(t *testing.T) {
 	const node = "/dev/full"
 	before := lstat(t, node)

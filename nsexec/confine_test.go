@@ -127,7 +127,7 @@ func left(t testing.TB, dir string) int {
 	return pid
 }
 
-// TestConfinedEnd: what a command leaves running ends with it, and with whoever ends it.
+// TestConfinedEnd: processes that a command leaves running end with it, and with the process that ends it.
 func TestConfinedEnd(t *testing.T) {
 	t.Run("command", func(t *testing.T) {
 		leaks(t)

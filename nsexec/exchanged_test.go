@@ -88,8 +88,8 @@ func TestExchanged(t *testing.T) {
 	})
 }
 
-// TestExchangedMeanwhile: somebody who owns the parent of a directory exchanges it with another one, as fast as he can.
-// What is hidden in it, and what is read-only in it, is so by either name.
+// TestExchangedMeanwhile: somebody who owns the parent of a directory exchanges it with another one, as fast as
+// possible. What is hidden or read-only in it stays so under either name.
 func TestExchangedMeanwhile(t *testing.T) {
 	bothWays(t, func(t *testing.T, classic bool) {
 		dir := testenv.Dir(t)

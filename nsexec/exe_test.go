@@ -23,10 +23,9 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// The file of the program that starts sandboxes is outside of them, on a mount that
-// may be writable. A process that executes /proc/self/exe, or a script that names it
-// as its interpreter, has it open; CVE-2019-5736 was to keep it open until nobody
-// executed it any more, and then to write to it.
+// The file of the program that starts sandboxes is outside of them, on a mount that may be writable. A process that
+// executes /proc/self/exe, or a script that names it as its interpreter, has it open. CVE-2019-5736 was to keep it open
+// until no process executed it any more, and then to write to it.
 
 // holdExe is a script that waits until descriptor 9 can be opened for writing, and
 // writes to it; what came of it goes to the file result.

@@ -351,7 +351,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// TestShutdownMeanwhile: Shutdown and Start at once harm nobody.
+// TestShutdownMeanwhile: Shutdown and Start at the same time do no harm.
 func TestShutdownMeanwhile(t *testing.T) {
 	leaks(t)
 	var wg sync.WaitGroup

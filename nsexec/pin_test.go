@@ -14,9 +14,8 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// TestMovedAway: nobody gets at what is mounted in a writable tree by moving a directory
-// above it, in one sandbox or from one to the next. The control is bubblewrap's way of
-// mounting, where that works.
+// TestMovedAway: moving a directory above a mount in a writable tree does not uncover what is mounted there, in one
+// sandbox or from one to the next. The control is bubblewrap's way of mounting, where that works.
 func TestMovedAway(t *testing.T) {
 	bothWays(t, func(t *testing.T, classic bool) {
 		for _, control := range []bool{true, false} {
@@ -52,8 +51,8 @@ func TestMovedAway(t *testing.T) {
 	})
 }
 
-// TestShutAway: a directory that a command has closed does not keep the next sandbox from
-// hiding what is in it, or there is none; nor does a link in its place.
+// TestShutAway: if a command closes a directory, or puts a link in its place, the next sandbox still hides what is in
+// it, or does not start.
 func TestShutAway(t *testing.T) {
 	bothWays(t, func(t *testing.T, classic bool) {
 		dir := testenv.Dir(t)

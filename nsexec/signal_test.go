@@ -224,8 +224,7 @@ func TestForeignWait(t *testing.T) {
 	}
 }
 
-// TestStoppedLauncher: a launcher that does nothing holds up nobody for longer than
-// the context says, and is replaced.
+// TestStoppedLauncher: a stopped launcher delays nobody beyond the end of the context, and is replaced.
 func TestStoppedLauncher(t *testing.T) {
 	leaks(t)
 	if err := shell("true").Run(); err != nil {

@@ -143,8 +143,7 @@ func TestWindow(t *testing.T) {
 	term.Await("<size 25 80>")
 }
 
-// TestControllingTerminal: /dev/tty works, and is none where the command has a
-// session of its own.
+// TestControllingTerminal: /dev/tty works, unless the command has a session of its own.
 func TestControllingTerminal(t *testing.T) {
 	leaks(t)
 	const script = `(echo "<through tty>" > /dev/tty) 2>/dev/null || echo "<no tty>"; test -t 0 && echo "<a terminal>"; echo "<done>"`
@@ -160,8 +159,8 @@ func TestControllingTerminal(t *testing.T) {
 	}
 }
 
-// TestPushedInput: nobody types into the caller's terminal, be it with the filter
-// or in a session of its own. Without either, the kernel may let it happen.
+// TestPushedInput: no command can put input into the caller's terminal, with the filter or in a session of its own.
+// Without both, the kernel may allow it.
 func TestPushedInput(t *testing.T) {
 	leaks(t)
 	run := func(how string) string {

@@ -204,9 +204,8 @@ func TestAttack27Whiteout(t *testing.T) {
 	}
 }
 
-// TestAttack28Swapper: whatever is exchanged for whatever while changes are looked at,
-// read and committed, nothing outside is read or written, nothing hangs, and what was
-// left alone is as it was before, or as it is to be.
+// TestAttack28Swapper: whatever is exchanged while changes are listed, read and committed, nothing outside is read or
+// written, and nothing hangs. What was not exchanged is as before or as committed.
 func TestAttack28Swapper(t *testing.T) {
 	testenv.Leaks(t)
 	rounds := testenv.Rounds(4, 200)
@@ -290,7 +289,7 @@ func raceOnce(t *testing.T, rounds int, side, target string, decoy func(t testin
 	t.Logf("%d commits, %d refused, %d half done", done, refused, half)
 }
 
-// TestAttack28Control: who looks at a name and then uses it is fooled by the swapper.
+// TestAttack28Control: a program that looks at a name and then uses it is fooled by the swapper.
 func TestAttack28Control(t *testing.T) {
 	testenv.Leaks(t)
 	dir, victim := testenv.Dir(t), testenv.Dir(t)
@@ -308,7 +307,7 @@ func TestAttack28Control(t *testing.T) {
 	})
 }
 
-// TestAttack28Lease: a lease that somebody holds on a file makes nobody wait.
+// TestAttack28Lease: a lease on a file delays nobody.
 func TestAttack28Lease(t *testing.T) {
 	testenv.Leaks(t)
 	for _, side := range []string{"project", "upper"} {
@@ -356,8 +355,8 @@ func TestAttack28Lease(t *testing.T) {
 	}
 }
 
-// TestAttack29Opaque: what a directory was emptied of does not come back, and what is in
-// one that was only added to does not go away.
+// TestAttack29Opaque: files that were removed from a directory do not come back, and files stay in a directory that
+// only got new ones.
 func TestAttack29Opaque(t *testing.T) {
 	testenv.Leaks(t)
 	root := project(t, `for d in emptied added nested/in; do mkdir -p $d/sub; printf stale > $d/stale; printf stale > $d/sub/stale; done`)
@@ -663,9 +662,8 @@ func TestAttack33Many(t *testing.T) {
 	}
 }
 
-// TestAttack34SetUserID: what would give rights to whoever runs it does not get into a
-// project unless that was asked for: setuid, setgid, capabilities; made in the sandbox,
-// or copied up from the project (CVE-2023-0386 and its relatives).
+// TestAttack34SetUserID: files that give rights to whoever runs them are not committed unless that was asked for:
+// setuid, setgid, capabilities; made in the sandbox, or copied up from the project (CVE-2023-0386 and its relatives).
 func TestAttack34SetUserID(t *testing.T) {
 	testenv.Leaks(t)
 	w := startWorker(t)
@@ -727,8 +725,8 @@ func TestAttack34SetUserID(t *testing.T) {
 	}
 }
 
-// TestAttack36SharedUpper: of two who want to use one session's upper directory one is
-// refused, whatever it is that he wants to do.
+// TestAttack36SharedUpper: of two programs that use one session's upper directory, one is refused, whatever it wants to
+// do.
 func TestAttack36SharedUpper(t *testing.T) {
 	testenv.Leaks(t)
 	root := project(t, `printf 1 > f`)

@@ -12,8 +12,8 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/store"
 )
 
-// TestChangedAtOnce: what is changed in a copy as soon as it is made is a change, and still one when the session is
-// resumed, although the clock of file systems goes in steps.
+// TestChangedAtOnce: a change in a copy right after it was made counts as a change, also when the session is resumed,
+// although the clock of file systems goes in steps.
 func TestChangedAtOnce(t *testing.T) {
 	testenv.Leaks(t)
 	root := project(t, `mkdir d; echo one > f; echo one > g`)

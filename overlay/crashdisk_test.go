@@ -97,8 +97,8 @@ func (m memo) below(dirs ...string) (list []string) {
 	return list
 }
 
-// TestCrashFlush: before anything changes in the project, all that is needed to go on or
-// back is on the disk; before it is told that all is done, that is.
+// TestCrashFlush: before the first change in the project, everything that completing or taking back needs is on the
+// disk. Before a commit reports its end, the result is.
 func TestCrashFlush(t *testing.T) {
 	testenv.Leaks(t)
 	dir := memory(t)

@@ -318,8 +318,7 @@ func TestStateOnOverlay(t *testing.T) {
 	wantSame(t, look(t, root), saw)
 }
 
-// What cannot hold modes and names as Unix has them holds what is stored all the same, and
-// a project on it is copied.
+// A file system without Unix modes and names can still hold a session's storage, and a project on it is copied.
 func TestFAT(t *testing.T) {
 	if !tree.IsRoot() {
 		return // only root mounts here

@@ -85,7 +85,7 @@ func TestChoices(t *testing.T) {
 	}
 }
 
-// What excludes each other is told, with what both began with where that was kept.
+// A conflict shows the lines that exclude each other, with the version that both sides began with, if that was kept.
 func TestOverlaps(t *testing.T) {
 	testenv.Leaks(t)
 	for _, kept := range []bool{true, false} {
@@ -129,7 +129,7 @@ func TestOverlaps(t *testing.T) {
 	}
 }
 
-// A file that was written again as it was is not a conflict, unless something else about it was changed.
+// A file that was rewritten with the same content is no conflict, unless something else about it changed.
 func TestWrittenAsItWas(t *testing.T) {
 	for script, conflict := range map[string]bool{
 		`cat f >x; cat x >f; rm x`:             false,
@@ -155,7 +155,7 @@ func TestWrittenAsItWas(t *testing.T) {
 	}
 }
 
-// What a commit merged is what undo finds: the last ctimes are those of the commit, whichever of its objects has them.
+// An undo finds what a commit merged: the last ctimes are the commit's, whichever object has them.
 func TestUndoMerged(t *testing.T) {
 	testenv.Leaks(t)
 	for range 30 {

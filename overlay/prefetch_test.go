@@ -14,8 +14,8 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// TestWide: many directories beside each other, on several levels, are told in path order
-// wherever the consumer stops.
+// TestWide: many directories beside each other, on several levels, are listed in path order wherever the consumer
+// stops.
 func TestWide(t *testing.T) {
 	testenv.Once(t)
 	testenv.Leaks(t)

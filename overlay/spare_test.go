@@ -180,8 +180,7 @@ func TestNoSpare(t *testing.T) {
 	}
 }
 
-// TestSpareLeft: what is left of a spare whose holder died is removed by Clean, that of
-// one that lives is not.
+// TestSpareLeft: Clean removes a spare whose holder died, and keeps that of one that lives.
 func TestSpareLeft(t *testing.T) {
 	dir := testenv.Dir(t)
 	testenv.Tree(t, dir, "p/", "state/")

@@ -92,8 +92,8 @@ func TestStack(t *testing.T) {
 	}
 }
 
-// What somebody else changes in the project is a conflict for a session on another one
-// too, and what that one committed is none.
+// For a session on top of another one, a change by somebody else in the project is a conflict. What the other session
+// committed is none.
 func TestStackConflict(t *testing.T) {
 	root := project(t, `mkdir d; echo a > d/f; echo a > d/g; echo a > h`)
 	one := create(t, root)

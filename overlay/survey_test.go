@@ -126,7 +126,7 @@ func TestSurveyTooYoung(t *testing.T) {
 	}
 }
 
-// Where the top of a root cannot be listed nobody knows what others lead to: all that is there is held.
+// If the top of a root cannot be listed, nsrun does not know where other files lead, and holds back all changes.
 func TestSurveyBlind(t *testing.T) {
 	testenv.NeedUser(t)                          // whom modes do not stop
 	for _, closed := range []bool{false, true} { // the first one is the control

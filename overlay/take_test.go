@@ -100,8 +100,8 @@ func TestTaken(t *testing.T) {
 	wantSame(t, strings.Join(prints(t, root), "\n"), strings.Join(committed, "\n"))
 }
 
-// TestTakenApart: a part that is committed is copied, since commands may still run over what is left, and so is what
-// another session stands on.
+// TestTakenApart: a commit of a part copies files instead of moving them, because commands may still run over the rest.
+// So does a commit of a session that another one stands on.
 func TestTakenApart(t *testing.T) {
 	testenv.Leaks(t)
 	s, root, wrote := takeScene(t)

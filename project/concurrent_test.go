@@ -258,8 +258,8 @@ func TestHalfAJournalLine(t *testing.T) {
 	}
 }
 
-// TestMergedTwice: a process was killed between the transaction and the removal of what it
-// had merged. Taking it once more changes nothing, not even what became of it later.
+// TestMergedTwice: a process was killed between the transaction and the removal of what it had merged. Merging it again
+// changes nothing, not even later changes.
 func TestMergedTwice(t *testing.T) {
 	p := newPlace(t)
 	p.tree("a: one")

@@ -139,7 +139,7 @@ func TestRestoreThroughLinks(t *testing.T) {
 	})
 }
 
-// TestRestoreDamaged: a backup that is shorter than it was is none.
+// TestRestoreDamaged: a backup that is shorter than recorded does not count as one.
 func TestRestoreDamaged(t *testing.T) {
 	p := newPlace(t)
 	p.tree("a: one")

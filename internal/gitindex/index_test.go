@@ -312,8 +312,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestMergeManyClashes: an index in which each second file is in the place of a directory, as no git writes it but a
-// command can, is told of in a moment. By the square of its entries that would take longer than a test may.
+// TestMergeManyClashes: an index in which every second file has the name of a directory is reported at once. Git writes
+// none, but a command can. In quadratic time that would take longer than a test may.
 func TestMergeManyClashes(t *testing.T) {
 	const n = 400_000
 	x := &Index{Version: 2, Entries: make([]Entry, 0, 2*n)}

@@ -21,7 +21,7 @@ const grip = "0123456789ABCDEF0123456789ABCDEF01234567"
 var passed = regexp.MustCompile(`^(RESET|GETINFO version|KEYINFO ` + grip + `|SIGKEY ` + grip +
 	`|SETKEYDESC A\+command\+in\+a\+sandbox\+of\+nsrun\+signs|SETHASH --hash=sha(1|224|256|384|512) [0-9A-F]{40,128}|PKSIGN|CAN)$`)
 
-// FuzzClient: whatever a client sends, the agent is told nothing but what signing takes, and signs only after a yes.
+// FuzzClient: whatever a client sends, the agent gets only the commands that signing needs, and signs only after a yes.
 func FuzzClient(f *testing.F) {
 	hash := strings.Repeat("ab", 32)
 	f.Add("RESET\nOPTION ttyname=/dev/pts/1\nGETINFO version\nHAVEKEY " + grip + "\nKEYINFO " + grip + "\nSIGKEY " + grip + "\nSETHASH 8 " + hash + "\nPKSIGN\nPKSIGN\nBYE\n")

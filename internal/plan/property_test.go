@@ -24,7 +24,7 @@ const (
 	hidden  = "hidden"
 )
 
-// seen is what a path is by what was mounted: the last mount at or above it covers the others.
+// seen returns how a path is mounted: the last mount at or above it covers the others.
 func seen(list mounts.Plan, at string) (state string) {
 	for _, m := range list {
 		if !paths.Inside(at, m.Target) {

@@ -70,7 +70,7 @@ func once() *prog.Program {
 	return b.Program()
 }
 
-// TestPerform: what fails is told by its errno, and descriptors come back.
+// TestPerform: a failed call is reported with its errno, and descriptors come back.
 func TestPerform(t *testing.T) {
 	testenv.Leaks(t)
 	if err := Perform(once(), nil); err != nil {

@@ -170,7 +170,7 @@ func TestSwapDescriptor(t *testing.T) {
 	}
 }
 
-// TestStopped: whoever gets sockets while the Broker's process is stopped and goes on gets no 0 for one.
+// TestStopped: no call that makes a socket returns descriptor 0 because the Broker's process was stopped and continued.
 func TestStopped(t *testing.T) {
 	c := helper(t, "plenty")
 	attach(t, c, allow())

@@ -184,8 +184,8 @@ func helpDup2Race(args []string) int {
 	return 0
 }
 
-// pin has the thread run on the i-th of some processors: who swaps has to run at the
-// same time as who is fooled, and some kernels put both on one.
+// pin makes the thread run on the i-th of some processors. The thread that swaps has to run at the same time as the one
+// that is fooled, and some kernels put both on one processor.
 func pin(cpus unix.CPUSet, i int) {
 	i %= cpus.Count()
 	for cpu := 0; ; cpu++ {
@@ -220,8 +220,8 @@ func helpOrphan(args []string) int {
 	return 0
 }
 
-// helpUnblock has a socket wait, at the moment at which it is connected to a listener that answers nobody: it
-// tells whether others get answers meanwhile.
+// helpUnblock makes a socket wait at the moment when it is connected to a listener that answers nobody. It reports
+// whether others get answers meanwhile.
 func helpUnblock([]string) int {
 	to, _ := crowded()
 	crowd(to)
@@ -262,7 +262,7 @@ func helpUnblock([]string) int {
 	return 0
 }
 
-// helpAbort ends a connect to a listener that answers nobody, from another thread.
+// helpAbort interrupts, from another thread, a connect to a listener that answers nobody.
 func helpAbort([]string) int {
 	to, _ := crowded()
 	crowd(to)

@@ -14,7 +14,7 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// TestFlowsEnd: flows end while something comes back over one, whose reader waits for the mutex behind who ends them.
+// TestFlowsEnd: flows end while an answer arrives over one, whose reader waits for the mutex that the end holds.
 func TestFlowsEnd(t *testing.T) {
 	peer, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {

@@ -330,7 +330,7 @@ func helpAgain(args []string) int {
 	return 0
 }
 
-// helpFailed does not ask how a connect to where nobody is has ended, and listens.
+// helpFailed connects to an address where nobody listens, does not ask how that ended, and listens.
 func helpFailed(args []string) int {
 	fd := must(unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0))
 	say("connect", unix.Connect(fd, sockaddr(args[0])))

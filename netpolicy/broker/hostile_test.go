@@ -16,8 +16,8 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// A caller's other thread can have its socket wait while the Broker connects it. That costs nobody but the
-// caller anything: the embedding program goes on, and the Broker can be closed.
+// A caller's other thread can make its socket wait while the Broker connects it. Only the caller is delayed: the
+// embedding program goes on, and the Broker can be closed.
 func TestChangedMeanwhile(t *testing.T) {
 	at := full(t)
 	c := helper(t, "flip", at.String())
@@ -159,7 +159,8 @@ func helpErrQueue([]string) int {
 	return 0
 }
 
-// helpFlip has one thread take O_NONBLOCK away from a socket that another one connects to where nobody answers.
+// helpFlip has one thread remove O_NONBLOCK from a socket that another thread connects to an address where nobody
+// answers.
 func helpFlip(args []string) int {
 	fd := tcp(args[0])
 	var flip sync.WaitGroup

@@ -153,7 +153,8 @@ func helpLocalGiven(args []string) int {
 	return 0
 }
 
-// TestSwapDescriptorLocally is TestSwapDescriptor where the broker connects, whose copy of the socket nobody exchanges.
+// TestSwapDescriptorLocally is TestSwapDescriptor for connections that the broker makes: nobody exchanges its copy of
+// the socket.
 func TestSwapDescriptorLocally(t *testing.T) {
 	allowed, _ := counter(t)
 	denied, _ := counter(t)

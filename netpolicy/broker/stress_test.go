@@ -22,8 +22,8 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// TestUpdates: while the rules change a hundred times a second, no verdict is wrong, and
-// nobody gets stuck. With NSRUN_LONG for a minute, or as long as that says (10m).
+// TestUpdates: while the rules change a hundred times a second, no verdict is wrong, and no call hangs. With NSRUN_LONG
+// it runs for a minute, or for the time that NSRUN_LONG says (10m).
 func TestUpdates(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	long := 500 * time.Millisecond

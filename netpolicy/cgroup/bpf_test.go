@@ -49,7 +49,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// TestVerifierSays: what the verifier refuses is told with the last lines of its log, and the errno stays.
+// TestVerifierSays: if the verifier refuses a program, the error has the last lines of its log, and the errno.
 func TestVerifierSays(t *testing.T) {
 	testenv.NeedRoot(t)
 	spec := &programSpec{name: "refused", kind: unix.BPF_PROG_TYPE_CGROUP_SKB, attach: unix.BPF_CGROUP_INET_EGRESS}

@@ -28,7 +28,7 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// TestDecisions: each is told once, with how often it was made, and who asked.
+// TestDecisions: each decision is reported once, with its count and the process that asked.
 func TestDecisions(t *testing.T) {
 	leaks(t)
 	p := load(t)
@@ -75,7 +75,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// TestFlood: who asks for ever more does not drown whoever listens, nor others.
+// TestFlood: a process that asks ever more questions hides no reports of others, and does not overwhelm the reader.
 func TestFlood(t *testing.T) {
 	leaks(t)
 	p := load(t)
@@ -169,7 +169,7 @@ func TestOwnServers(t *testing.T) {
 	}
 }
 
-// TestSharedPort: nobody inside gets what is sent to a UDP server of the host that lets others share its port.
+// TestSharedPort: no command gets what is sent to a UDP server of the host that lets others share its port.
 func TestSharedPort(t *testing.T) {
 	leaks(t)
 	p := load(t)
@@ -435,7 +435,7 @@ func TestKinds(t *testing.T) {
 	})
 }
 
-// TestPassed: a socket is of no use to those who have no sandbox.
+// TestPassed: a socket is useless to processes without a sandbox.
 func TestPassed(t *testing.T) {
 	leaks(t)
 	p := load(t)
@@ -538,7 +538,7 @@ func TestProgramsInUse(t *testing.T) {
 	newBox(t, e).want("tcp 203.0.113.1:80", "connection refused")
 }
 
-// TestStale: what a killed process left is removed by the next one; what one that lives has is not.
+// TestStale: the next process removes what a killed process left, and nothing of one that lives.
 func TestStale(t *testing.T) {
 	leaks(t)
 	testenv.NeedRoot(t)
@@ -583,7 +583,7 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestOrphan: who kills the process that enforces opens nothing.
+// TestOrphan: killing the process that enforces rules opens nothing.
 func TestOrphan(t *testing.T) {
 	leaks(t)
 	testenv.NeedRoot(t)

@@ -77,8 +77,8 @@ func TestUpdates(t *testing.T) {
 	t.Logf("%d tries, %d updates", tries, updates)
 }
 
-// tryStorm connects and sends at random until there is another line, and often enough: to what is always allowed, to
-// what never is, and to what now is and now is not.
+// tryStorm connects and sends at random, to addresses that are always allowed, never allowed, or allowed at times. It
+// ends at the next line of input, but not before it has tried often enough.
 func tryStorm(in *bufio.Reader, seed string) error {
 	enough := make(chan error, 1)
 	go func() {

@@ -503,7 +503,7 @@ func (w *world) killed(after time.Duration, stdin io.Reader, args ...string) {
 	}
 }
 
-// TestKilled: whenever nsrun is killed, the next one finds the project as it was before or as it is after.
+// TestKilled: whenever nsrun is killed, the next nsrun finds the project as before the command or as after it.
 func TestKilled(t *testing.T) {
 	seeds(t, 3, 1000, func(t *testing.T, seed uint64) {
 		a := newAuthor(seed, "old")
