@@ -92,9 +92,9 @@ func TestOutputString(t *testing.T) {
 	}
 }
 
-// TestOutputRandom: whatever was written, what is read is valid, holds nothing that a
-// terminal acts on, and nothing is counted wrong. (It is not a fuzz test: with that
-// instrumentation what runs in clones has too little stack, and nothing here links.)
+// TestOutputRandom: whatever was written, the text that is read is valid, has nothing that acts on a terminal, and is
+// counted correctly. (It is not a fuzz test: with that instrumentation, code that runs in clones has too little stack,
+// and nothing here links.)
 func TestOutputRandom(t *testing.T) {
 	pieces := []string{"a", "line\n", "ä", "\xff", "\xc3", "\x1b[31m", "\r\n", "\r", "\x00", "\u0085", "\u202e", "€", strings.Repeat("x", 1100)}
 	random := rand.New(rand.NewPCG(1, 2))

@@ -149,7 +149,7 @@ func TestExtraPaths(t *testing.T) {
 	}
 }
 
-// TestNestedRules: what is hidden can hold what is shown, and the other way round; the later rule wins.
+// TestNestedRules: a hidden directory can contain a shown one, and the reverse. The later rule wins.
 func TestNestedRules(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t)

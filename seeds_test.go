@@ -323,8 +323,8 @@ func TestPlaygroundPlaces(t *testing.T) {
 	})
 }
 
-// TestWorkingDir: the project by default, absolute paths, paths relative to the project,
-// the playground by both of its names; what the sandbox has, not what the host has.
+// TestWorkingDir: the project by default, absolute paths, paths relative to the project, and the playground by both of
+// its names. The sandbox's directories count, not the host's.
 func TestWorkingDir(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t, "sub/f: 1")
@@ -472,8 +472,7 @@ func (s swapping) Approve(_ context.Context, q nsrun.Question) (nsrun.Answer, er
 	return nsrun.Allow, os.Symlink(s.to, s.link)
 }
 
-// TestApprovedPath: what is approved is what a link leads to, and nothing else can be put
-// there afterwards.
+// TestApprovedPath: an approval holds for the file that a link leads to, and no other file can be put there afterwards.
 func TestApprovedPath(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t)
@@ -560,8 +559,8 @@ func TestReadOnlyAccessToAllFiles(t *testing.T) {
 	}
 }
 
-// TestWritesGoToTheOverlay: what is written to the project is in the upper directory, and
-// the original as it was; the final state tells modified, new and deleted files.
+// TestWritesGoToTheOverlay: writes to the project are in the upper directory, and the original is unchanged. The final
+// state lists modified, new and deleted files.
 func TestWritesGoToTheOverlay(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	p := filepath.Join(place(t, "old: 1", "gone: 1", "same: 1"), "p")

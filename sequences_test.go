@@ -43,9 +43,8 @@ const (
 	sequenceLength = 12
 )
 
-// TestSequences: whatever hostile commands do in one run after the other, and side by side,
-// by random sequences of what changes trees (see attack), no hidden byte is read, nothing
-// outside is written, and what is read-only stays as it is where it is.
+// TestSequences: random sequences of hostile commands that change trees (see attack) run one after the other, and side
+// by side. No hidden byte is read, nothing outside is written, and read-only files stay as they are.
 func TestSequences(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	runs := testenv.Rounds(24, 10_000/runSequences)

@@ -64,8 +64,8 @@ func atTerminal(t *testing.T, command string, env ...string) *testenv.Terminal {
 	return term
 }
 
-// TestTerminal: the question shows the command as it is, escaped; only a clear yes is one;
-// what lasts can be chosen where the question is not for one time.
+// TestTerminal: the question shows the command escaped, and only a clear yes counts. A lasting answer can be chosen
+// unless the question is for one time.
 func TestTerminal(t *testing.T) {
 	for _, c := range []struct {
 		command, question, typed string

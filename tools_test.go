@@ -97,9 +97,9 @@ var tools = []struct {
 	{name: "pty", needs: []string{"script"}, script: "script -qec 'test -t 1 && stty rows 7 cols 9 && stty size && echo x >f' /dev/null </dev/null"},
 }
 
-// TestTools: real tools do in a sandbox what they do without, with an overlay and a
-// commit, and directly: same output, same files. All run at the same path, one after the
-// other, so that nothing of what they write has to be left out.
+// TestTools: real tools do the same in a sandbox as without: with an overlay and a commit, and directly. Output and
+// files are the same. All run at the same path, one after the other, so that nothing has to be left out of the
+// comparison.
 func TestTools(t *testing.T) {
 	if testenv.RaceDetector {
 		return // it takes long, and the tools are not a concern of the detector

@@ -236,9 +236,8 @@ func TestSwappedLeaf(t *testing.T) {
 	})
 }
 
-// TestSwappedFile: one name is a file, the other a link to a file outside of the
-// attacker's directory, a FIFO, or a directory. What is written is written to the
-// file, or nothing is; and nobody waits.
+// TestSwappedFile: one name is a file. The other is a link to a file outside of the attacker's directory, a FIFO, or a
+// directory. Either the file is written or nothing is, and no open waits.
 func TestSwappedFile(t *testing.T) {
 	need(t, features.Overlay)
 	bothWays(t, func(t *testing.T, classic bool) {

@@ -97,8 +97,8 @@ func (m memo) below(dirs ...string) (list []string) {
 	return list
 }
 
-// TestCrashFlush: before the first change in the project, everything that completing or taking back needs is on the
-// disk. Before a commit reports its end, the result is.
+// TestCrashFlush: before the first change in the project, everything that completing the commit or taking it back needs
+// is on the disk. The result is on the disk before the commit says that it has ended.
 func TestCrashFlush(t *testing.T) {
 	testenv.Leaks(t)
 	dir := memory(t)

@@ -83,8 +83,8 @@ func gitOps(r *rand.Rand, side string) string {
 	return b.String()
 }
 
-// Whatever both sides do with git at the same time: what is staged afterwards is what a merge by path says, or nothing
-// is done; git finds nothing wrong; and it can be taken back.
+// Both sides use git at the same time. The index afterwards is what a merge by path says, or nothing is done. git fsck
+// finds nothing wrong, and an undo works.
 func TestGitModel(t *testing.T) {
 	testenv.Leaks(t)
 	rounds := testenv.Rounds(4, 400)

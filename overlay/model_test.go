@@ -332,11 +332,9 @@ func dropTemp(dir string) error {
 	return tree.RemoveTree(parent, path.Base(dir))
 }
 
-// TestModel does random operations in a session and on a plain copy of the project.
-// What is committed is what the sandbox saw, and undone it is as it was.
-//
-// NSRUN_MODEL says how many models there are to be, NSRUN_MODEL_SEED with which to
-// begin.
+// TestModel does random operations in a session and on a plain copy of the project. After a commit, the project is what
+// the sandbox saw; after an undo it is as before. NSRUN_MODEL is the number of models, and NSRUN_MODEL_SEED the first
+// seed.
 func TestModel(t *testing.T) {
 	testenv.Leaks(t)
 	number := func(name string, n uint64) uint64 {

@@ -61,7 +61,7 @@ type Process struct {
 	Background bool
 }
 
-// A Follower is told what processes do after something was refused. The numbers of processes are those on the host.
+// A Follower learns what processes do after a refusal. The numbers of processes are those on the host.
 type Follower interface {
 	Follows(process int) bool // whether it wants to know what a process does: see Observer.Follow
 	Tried(process int, name string, failed bool)

@@ -72,7 +72,7 @@ var systemSecrets = [...]string{
 	"/etc/docker", "/etc/kubernetes", "/root/.ssh", "/var/lib/docker", "/var/lib/containerd", "/var/lib/kubelet",
 	"/var/lib/containers", "/var/lib/lxc", "/var/lib/rancher",
 	"/var/spool/cron", "/var/lib/sss/secrets", "/boot/grub/user.cfg",
-	// Sockets: whoever may connect is as good as root.
+	// Sockets that give root's rights to every process that may connect.
 	"/var/snap/lxd/common/lxd/unix.socket", "/var/lib/lxd/unix.socket", "/var/lib/incus/unix.socket",
 }
 

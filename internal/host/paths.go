@@ -97,7 +97,7 @@ func linkless(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// IsDir reports whether a path is a directory; a link to one is none.
+// IsDir reports whether a path is a directory. A link to a directory is not one.
 func IsDir(path string) bool {
 	fi, err := os.Lstat(path)
 	return err == nil && fi.IsDir()

@@ -12,7 +12,7 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// IsTerminal reports whether a file is a terminal; nil is none.
+// IsTerminal reports whether a file is a terminal. It is false for nil.
 func IsTerminal(f *os.File) bool {
 	is := false
 	withFd(f, func(fd int) {

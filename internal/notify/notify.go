@@ -216,7 +216,7 @@ func Field(b []byte, name string) []byte {
 	return nil
 }
 
-// Number is a Field that is a number. 0: it is none.
+// Number is a Field that is a number. 0: the field is missing or not a number.
 func Number(b []byte, name string, base int) uint64 {
 	n, _ := strconv.ParseUint(string(Field(b, name)), base, 64)
 	return n

@@ -80,7 +80,7 @@ type Session struct {
 	Unmapped []string // roots that belong to a group that the sandbox does not have
 }
 
-// A Terminal is the path of a terminal, and the file that must be there. The zero Terminal is none.
+// A Terminal is the path of a terminal, and the file that must be there. The zero Terminal: there is none.
 type Terminal struct {
 	Path string
 	Same mounts.FileID

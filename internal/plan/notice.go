@@ -2,7 +2,7 @@ package plan
 
 type NoticeKind uint8
 
-// The kinds. The zero kind is none.
+// The kinds. No notice has the zero kind.
 const (
 	NoNotice         NoticeKind = iota
 	NoticeGit                   // git cannot write to the project's git directory

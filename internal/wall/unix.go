@@ -31,7 +31,7 @@ import (
 // There are no datagram sockets (SOCK_DGRAM), because each message can have an address of its own. socketpair(2) for
 // datagrams makes a pair of SOCK_SEQPACKET instead, whose messages have no address.
 
-// A socketFile identifies the file that a unix socket is bound to. The zero socketFile is none.
+// A socketFile identifies the file that a unix socket is bound to. The zero socketFile: there is none.
 type socketFile struct {
 	ino          uint32 // the lower half of the inode number
 	major, minor uint32 // of the file system
