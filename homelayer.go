@@ -12,6 +12,7 @@ import (
 
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/homedir"
 	"github.com/nsrun/nsrun/internal/homelayer"
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/paths"
@@ -87,7 +88,7 @@ func (x *Execution) takeHome(f *plan.Facts, which int, perm os.FileMode, project
 			u.layer, err = homelayer.Take(path, cmp.Or(project, u.at), u.at, perm, l.Disk > 0 || l.Inodes > 0 || x.runner.apart)
 		}
 		if err != nil {
-			return nil, err.Error()
+			return nil, homedir.Elsewhere(err, "XDG_STATE_HOME").Error()
 		}
 		if x.runner.apart {
 			u.layer.Discard()

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -79,6 +80,49 @@ func TestHomeLayers(t *testing.T) {
 				t.Errorf("%v: %s", err, res)
 			}
 		})
+	}
+}
+
+// TestHomeInTemp: a home directory below one for temporary files has its layer, and what is hidden elsewhere is hidden
+// there. Of the rest of that directory nothing is seen. The control is a folder.
+func TestHomeInTemp(t *testing.T) {
+	need(t, features.Overlay)
+	testenv.Leaks(t, nsexec.Shutdown)
+	for _, temp := range []string{"/tmp", "/var/tmp"} {
+		dir := place(t)
+		top, err := os.MkdirTemp(temp, "nsrun-test-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(top) })
+		home := filepath.Join(top, "home")
+		testenv.Tree(t, top, "beside", "home/.netrc: secret", "home/.tool: 1", "home/sub/")
+		t.Setenv("HOME", home)
+		serveUnix(t, home, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}, home+"/socket", "sub/socket")
+		dial := insideRequest(t, "dial", home+"/socket", home+"/sub/socket", home+"/none")
+		shown := []nsrun.Rule{{Mode: nsrun.ReadOnly, Pattern: self(t)}}
+		folder := nsrun.Config{Shared: []nsrun.Folder{{Path: home, Mode: nsrun.ReadOnly}}, AllowUnix: []string{home + "/socket", home + "/sub/socket"}, Rules: shown}
+		if got := output(t, runner(t, folder), dial); strings.Count(got, "reached\n") != 2 {
+			t.Fatalf("%s: the control: %s", home, got)
+		}
+		for name, config := range map[string]nsrun.Config{
+			"overlay": {Project: filepath.Join(dir, "p"), After: nsrun.Discard},
+			"direct":  {Shared: []nsrun.Folder{{Path: filepath.Join(dir, "p"), Mode: nsrun.Direct}}},
+		} {
+			t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "state", name))
+			config.Home, config.Rules = nsrun.HomeLayer, shown
+			r := runner(t, config)
+			sh(t, r, "echo "+name+" >>~/.tool; echo mine >~/.new")
+			if got := sh(t, r, "cat ~/.tool ~/.new; cat ~/.netrc 2>&1 || ls "+top); got != "1"+name+"\nmine\ncat: "+home+"/.netrc: No such file or directory\nhome\n" {
+				t.Errorf("%s, %s: %s", home, name, got)
+			}
+			if got := output(t, r, dial); strings.Contains(got, "reached") {
+				t.Errorf("%s, %s: %s", home, name, got)
+			}
+			if got := content(home, ".tool") + content(home, ".new"); got != "1-" {
+				t.Errorf("%s, %s: outside: %q", home, name, got)
+			}
+		}
 	}
 }
 

@@ -121,13 +121,18 @@ func (f *Facts) TakesLayer(home string) (ok bool, why string) {
 			return false, ""
 		}
 	}
-	if Private(home + "/") {
+	if Private(home+"/") && !inTemp(home) {
 		return false, "each command has an empty " + escape.Quote(home) + " of its own, which is gone at the end"
 	}
 	if at := Below(f.Table, home); at != "" {
 		return false, "something is mounted in the home directory, at " + escape.Quote(at)
 	}
 	return true, ""
+}
+
+// inTemp reports whether a path is below one of the directories for temporary files, of which commands have their own.
+func inTemp(name string) bool {
+	return strings.HasPrefix(name, "/tmp/") || strings.HasPrefix(name, "/var/tmp/")
 }
 
 // homeLayer shows a home directory through a writable overlay. If it lies in another one with a layer, it is part of
@@ -137,7 +142,7 @@ func (b *building) homeLayer(home string, perm fs.FileMode, layer *HomeLayer) {
 		return
 	}
 	at := b.coverOf(path.Clean(home))
-	if at < 0 || !asItIs(&b.mounts[at]) {
+	if at < 0 || !asItIs(&b.mounts[at]) && !(b.mounts[at].Kind == mounts.KindTmpfs && inTemp(home)) {
 		return
 	}
 	over := mounts.Overlay(home, layer.Upper, layer.Work, home)
