@@ -68,14 +68,19 @@ func (a *arrivals) came(at store.Place) bool {
 	if ino, ok := a.dirs[at]; ok {
 		return ino != st.Ino
 	}
-	u, err := up.At(at.Path)
+	merged, err := copiedUp(up, at.Path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 		return false // the session deleted or replaced it, and that is the change to look at
 	}
-	if err != nil {
-		return true
-	}
-	defer u.Close()
-	merged, err := u.Origin()
 	return err != nil || !merged
+}
+
+// copiedUp reports whether the session's directory at a path was copied from the project.
+func copiedUp(up tree.Tree, path string) (bool, error) {
+	d, err := up.At(path)
+	if err != nil {
+		return false, err
+	}
+	defer d.Close()
+	return d.Origin()
 }

@@ -169,8 +169,18 @@ func (c *commit) removed(n *node) bool {
 // bothMade reports whether the project had nothing at a place when the command had ended that made
 // something there.
 func (c *commit) bothMade(n *node) bool {
-	_, ok := c.entry(store.Place{Root: n.root, Path: n.Path})
-	return !ok && c.account && !n.Origin && n.HasUp
+	at := store.Place{Root: n.root, Path: n.Path}
+	if _, ok := c.entry(at); ok || !c.account || n.Origin || !n.HasUp {
+		return false
+	}
+	if _, ok := c.arrived.dirs[at]; ok {
+		return false
+	}
+	merged, err := false, error(nil)
+	if n.Up.IsDir() {
+		merged, err = copiedUp(c.layers[n.root].Up, n.Path)
+	}
+	return err == nil && !merged
 }
 
 // merge makes one text of both versions of a file; why says what prevented that without deciding
