@@ -126,7 +126,7 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 		return fail(opMake, err)
 	}
 	if err = s.makeUppers(ctx); err != nil {
-		return fail("make upper directory", err)
+		return fail(opUpper, err)
 	}
 	s.armed = s.stored()
 	if err = store.WriteFirst(s.dir, s.meta, s.reused); err != nil {

@@ -42,6 +42,8 @@ const (
 	opFindState = "find state directory"
 	opOpenState = "open state directory"
 	opMake      = "make session directory"
+	opUpper     = "make upper directory"
+	opStore     = "store" // of package tree, too
 )
 
 // Is makes errors.Is true for ErrRoot, ErrNoSession and ErrStateDir.
@@ -52,7 +54,8 @@ func (e *Error) Is(target error) bool {
 	case ErrNoSession:
 		return (e.Op == opOpen || e.Op == opRemove) && errors.Is(e.Err, fs.ErrNotExist)
 	case ErrStateDir:
-		return e.Op == opFindState || e.Op == opOpenState || e.Op == opMake
+		full := errors.Is(e.Err, syscall.ENOSPC) || errors.Is(e.Err, syscall.EDQUOT)
+		return e.Op == opFindState || e.Op == opOpenState || e.Op == opMake || full && (e.Op == opUpper || e.Op == opStore)
 	}
 	return false
 }
@@ -64,8 +67,8 @@ var (
 	// ErrNoSession is what opening or removing a session that does not exist returns.
 	ErrNoSession = errors.New("no such session")
 
-	// ErrStateDir is returned if there is no place for the state directory (then the Error has no Path), if it
-	// cannot be opened, or if no session can be made in it.
+	// ErrStateDir is returned if there is no place for the state directory (then the Error has no Path), if it cannot be
+	// opened, if no session can be made in it, or if its disk is too full for the changes of one.
 	ErrStateDir = errors.New("no state directory")
 
 	// ErrBusy is what opening a session wraps when somebody else holds it.

@@ -28,10 +28,10 @@ func DefaultDirs() (dir, cache string, err error) {
 		return filepath.Join(base, "nsrun"), nil
 	}
 	if dir, err = find("XDG_STATE_HOME", ".local", "state"); err != nil {
-		return "", "", &Error{Op: "find state directory", Err: err}
+		return "", "", &Error{Op: "find state directory", Err: homedir.Elsewhere(err, "XDG_STATE_HOME")}
 	}
 	if cache, err = find("XDG_CACHE_HOME", ".cache"); err != nil {
-		return "", "", &Error{Op: "find cache directory", Err: err}
+		return "", "", &Error{Op: "find cache directory", Err: homedir.Elsewhere(err, "XDG_CACHE_HOME")}
 	}
 	return dir, cache, nil
 }

@@ -266,7 +266,7 @@ func (r *runner) collect() error {
 			r.interrupted = true
 			return why
 		}
-		console.Say("%s", why)
+		console.Fail(why)
 		if r.session.Info().Engine == overlay.EngineTmpfs {
 			console.Say("commit the changes now, or they are lost")
 		}

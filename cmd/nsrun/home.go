@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/internal/escape"
@@ -108,7 +109,11 @@ func (l *layerOf) text(name string) string {
 }
 
 func homesOf(o *homeOptions) (list []layerOf, err error) {
-	home, _, err := host.HomeAt(host.Home())
+	named := host.Home()
+	if named == "" {
+		return nil, advice.With(errors.New("find home directory: neither /etc/passwd nor HOME has one"), "try: export HOME=DIR")
+	}
+	home, _, err := host.HomeAt(named)
 	if err != nil {
 		return nil, err
 	}

@@ -37,13 +37,13 @@ func Find() (string, error) {
 	return "", errNone
 }
 
-// Elsewhere adds to err, about a directory whose place a variable names, what to do if nothing can be written there. An
-// empty variable adds nothing.
+// Elsewhere adds to err, about a directory whose place a variable names, what to do if nothing can be written there, or
+// there is none. An empty variable adds nothing.
 func Elsewhere(err error, variable string) error {
 	if variable == "" {
 		return err
 	}
-	for _, why := range [...]error{fs.ErrPermission, fs.ErrNotExist, syscall.EROFS, syscall.ENOTDIR, syscall.ENOSPC, syscall.EDQUOT} {
+	for _, why := range [...]error{errRelative, errNone, fs.ErrPermission, fs.ErrNotExist, syscall.EROFS, syscall.ENOTDIR, syscall.ENOSPC, syscall.EDQUOT} {
 		if errors.Is(err, why) {
 			return fmt.Errorf("%w (try: export %s=DIR, with a directory that only you can write to)", err, variable)
 		}
