@@ -264,7 +264,7 @@ func TestUnknown(t *testing.T) {
 		t.Run(unix.ErrnoName(c.errno), func(t *testing.T) {
 			found := harmed(t, strconv.Itoa(int(c.errno)))
 			for _, name := range toldBy {
-				if got := found[name]; got.Status != c.want || got.Why != c.errno.Error() {
+				if got := found[name]; got.Status != c.want || got.Why != c.errno.Error() && !(name == Openat2 && got.Why == "a seccomp filter refuses it, as that of an outer nsrun does: "+c.errno.Error()) {
 					t.Errorf("%s is %s: %s", name, got.Status, got.Why)
 				}
 			}

@@ -4,6 +4,7 @@ package features
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"unsafe"
@@ -88,6 +89,10 @@ func tryOpenat2() error {
 	fd, err := unix.Openat2(unix.AT_FDCWD, "/", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
 	if err == nil {
 		_ = unix.Close(fd)
+	}
+	// Each kernel that nsrun runs on has the call.
+	if mode, _ := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0); mode == unix.SECCOMP_MODE_FILTER && statusOf(err) == No {
+		return fmt.Errorf("a seccomp filter refuses it, as that of an outer nsrun does: %w", err)
 	}
 	return err
 }
