@@ -3,6 +3,7 @@
 package tree
 
 import (
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -126,16 +127,20 @@ func (t *Real) tell(path string, st Stat) error {
 type realDir struct {
 	t      *Real
 	path   string
-	h      *Handle                // nil while parked
-	st     Stat                   // when it was opened
-	relock bool                   // Close restores the mode
-	mark   func() (string, error) // the mark of overlayfs, see readMark; only with Upper
+	h      *Handle // nil while parked
+	st     Stat    // when it was opened
+	relock bool    // Close restores the mode
+
+	// Only with Upper; each is read once:
+	mark  func() (string, error)   // the mark of overlayfs, see readMark
+	names func() ([]string, error) // of all its attributes
 }
 
 func (t *Real) newDir(path string) *realDir {
 	d := &realDir{t: t, path: path}
 	if t.Upper {
 		d.mark = sync.OnceValues(d.readMark)
+		d.names = sync.OnceValues(func() ([]string, error) { return d.h.XattrNames() })
 	}
 	return d
 }
@@ -254,8 +259,13 @@ func (d *realDir) Lstat(name string) (Stat, bool, error) {
 }
 
 // readMark returns the mark that overlayfs put on the directory: "y" if it is opaque,
-// "x" if whiteouts in it may be files with an attribute, and empty for none.
+// "x" if whiteouts in it may be files with an attribute, and empty for none. Most directories
+// have another attribute of overlayfs; then the list of names, which is needed later, says enough.
 func (d *realDir) readMark() (string, error) {
+	names, err := d.names()
+	if err == nil && len(names) > 0 && !slices.Contains(names, OverlayPrefix+"opaque") {
+		return "", nil
+	}
 	mark, _, err := d.h.GetXattr(OverlayPrefix + "opaque")
 	return mark, err
 }
@@ -347,7 +357,15 @@ func (d *realDir) listsOf(name string, want Stat, names []string) (Xattrs, error
 }
 
 func (d *realDir) Xattrs() (Xattrs, error) {
-	x, err := d.h.Xattrs()
+	list := d.h.XattrNames
+	if d.names != nil {
+		list = d.names
+	}
+	names, err := list()
+	if err != nil {
+		return nil, err
+	}
+	x, err := d.h.xattrs(names)
 	if d.relock {
 		x.SetOwner(d.st.Perm())
 	}

@@ -165,6 +165,11 @@ func (h *Handle) Xattrs() (Xattrs, error) {
 	if err != nil {
 		return nil, err
 	}
+	return h.xattrs(names)
+}
+
+// xattrs is Xattrs where the names of all attributes are known.
+func (h *Handle) xattrs(names []string) (Xattrs, error) {
 	var set Xattrs
 	if _, err := traitsOf(names); err != nil {
 		return nil, err
