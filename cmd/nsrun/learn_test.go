@@ -159,6 +159,7 @@ func TestLearn(t *testing.T) {
 		{"node -e 'require(\"fs\").truncateSync(\"$D/file\")'", "shown", "w:$D/file"},
 		{"curl -sSf http://127.0.0.1:$PORT/", "--allow-net tcp:127.0.0.1:$PORT --allow-net tcp:127.0.0.1:1 --ro /etc", "n:tcp:127.0.0.1:$PORT"},
 		{"cp $H/.ssh/id .", "--ro $H/.ssh/id --ro $D/in", "r:$H/.ssh/id"},
+		{"ls $H/.ssh", "--ro $H/.ssh", "r:$H/.ssh"},
 		{"$D/prog", "", "r:$D/prog"},
 		{"true", "--ro $D --rw $D/out --allow-net *", ""},
 		{"sh -c 'cat $D/in/f || true'", "", ""},

@@ -127,11 +127,11 @@ func (b *building) hideInstead() {
 		}
 		name := b.firstPart(m.Target)
 		g := b.ground(name)
-		if g > 0 && b.mounts[g].Over {
-			g-- // of the same target
-		}
 		if layer == SecretLayer && b.emptyDir(i, g) {
 			continue
+		}
+		if g > 0 && b.mounts[g].Over {
+			g-- // of the same target
 		}
 		if g < 0 || g > i || b.mounts[g].Kind != mounts.KindOverlay || b.from[g] != PlaygroundLayer && b.from[g] != CacheLayer || b.mountedIn(name, i) {
 			continue
