@@ -72,6 +72,7 @@ var newCalls = []call{
 	{unix.SYS_STATFS, looks, none, 0, none, none},
 	{unix.SYS_INOTIFY_ADD_WATCH, watches, none, 1, watch, none},
 	{unix.SYS_CONNECT, connects, none, 1, none, none},
+	{unix.SYS_BIND, makes, none, 1, never, none},
 }
 
 // calls returns the entries of a call. Nil: it takes no path.

@@ -49,7 +49,6 @@ func observing(deny []unix.SockFilter, owners bool) (f seccomp.Filter) {
 	}
 	f.When(seccomp.Equal, unix.SYS_LANDLOCK_RESTRICT_SELF, f.Notify) // package renames must know of it
 	f.When(seccomp.Equal, unix.SYS_EXIT_GROUP, f.Notify)
-	f.When(seccomp.Equal, unix.SYS_BIND, f.Notify)
 	f.When(seccomp.Equal, unix.SYS_SENDTO, func() {
 		const address = 4
 		f.Lower(address)

@@ -25,6 +25,11 @@ func (o *Observer) inet(n *notify.Notification) bool {
 	return true
 }
 
+// takesAddress reports whether a call's path is in the address of a socket.
+func takesAddress(n *notify.Notification) bool {
+	return n.NR == unix.SYS_CONNECT || n.NR == unix.SYS_BIND
+}
+
 // address returns the internet address in a caller's memory. The zero AddrPort: there is none.
 func (o *Observer) address(thread uint32, at, size uint64) (to netip.AddrPort) {
 	const size4, size6 = 16, 28 // struct sockaddr_in, sockaddr_in6

@@ -193,7 +193,7 @@ func (o *Observer) handle(l notify.Listener, n *notify.Notification) {
 // look reports a call if it is going to fail.
 func (o *Observer) look(n *notify.Notification) {
 	switch n.NR {
-	case unix.SYS_BIND, unix.SYS_SENDTO:
+	case unix.SYS_SENDTO:
 		o.inet(n)
 		return
 	case unix.SYS_EXIT_GROUP:
@@ -221,10 +221,8 @@ func (o *Observer) look(n *notify.Notification) {
 			return
 		}
 	}
-	if n.NR == unix.SYS_CONNECT {
-		if o.inet(n) {
-			return
-		}
+	if takesAddress(n) && o.inet(n) {
+		return
 	}
 	for i := range list {
 		o.try(n, &list[i])

@@ -85,8 +85,8 @@ func (o *Observer) outcome(n *notify.Notification, name string, d deed, mode uin
 	}
 	a.Kind, a.Name = kindOf(d, mode), d == removes || d == places
 	switch {
-	case d == makes && err == nil, d == looks && err == nil:
-		return a
+	case d == makes && err == nil, d == looks && err == nil, a.Name && (path.Base(name) == "." || path.Base(name) == ".."):
+		return a // nowhere can "." and ".." be removed
 	case d == makes && err == unix.ENOENT, d == places, d == removes && err == nil,
 		// A program that copies a file because it could not rename it first removes the new name, which may be
 		// missing.
@@ -335,7 +335,7 @@ func link(fd sys.FD) string {
 // name returns the absolute path of a call, as the caller wrote it. Empty: there is none.
 func (o *Observer) name(n *notify.Notification, c *call) string {
 	var name string
-	if c.deed == connects {
+	if takesAddress(n) {
 		name = o.socketName(n)
 	} else {
 		name = o.string(n.PID, n.Args[c.path])
@@ -360,7 +360,7 @@ func (o *Observer) string(thread uint32, at uint64) string {
 	return text
 }
 
-// socketName returns the path of the unix socket that a call connects to.
+// socketName returns the path of the unix socket that a call connects to or makes.
 func (o *Observer) socketName(n *notify.Notification) string {
 	const most = 110 // struct sockaddr_un
 	size := n.Args[2]
