@@ -47,6 +47,7 @@ type followed struct {
 	out   string   // its standard output, which it may close before it ends
 	from  int      // the process that has forked it, and executes the same program; 0: unknown
 	holds func(dir, name string) bool
+	below []met // refused writes of its children that succeeded, or seemed to
 	// complained says that it has written something about the network since a refusal of the network.
 	complained bool
 }
@@ -202,15 +203,16 @@ func (b *blame) Ended(p attempts.Process, status int, command bool) {
 			reason = b.ofForked(p.Host)
 		}
 	}
-	out := p.Out
-	if f := b.of[p.Host]; f != nil {
-		out = cmp.Or(f.out, out)
+	ended, out := b.of[p.Host], p.Out
+	if ended != nil {
+		out = cmp.Or(ended.out, out)
 	}
 	delete(b.of, p.Host)
 	switch c := parent.lastChild(); {
 	case command:
 		b.reason = reason
 	case status == 0:
+		b.pass(ended, p.Parent)
 		if c != nil && !feeds(c, p) && (c.aside || !givesUp(p.Program)) {
 			parent.child = nil
 		}
@@ -219,6 +221,41 @@ func (b *blame) Ended(p attempts.Process, status int, command bool) {
 		parent = b.follow(p.Parent)
 		parent.child, parent.quiet, parent.fresh = &fault{reason, p.Program, out, parent.times, p.Background}, true, true
 	}
+}
+
+// pass tells a parent which writes a child was refused that ended without an error: it may have told its parent of them
+// by a pipe, as git-receive-pack does.
+func (b *blame) pass(child *followed, parent int) {
+	if child == nil {
+		return
+	}
+	list := child.below
+	for _, m := range child.met {
+		if m.err == unix.EROFS && !m.net && !m.helper {
+			list = append(list, m)
+		}
+	}
+	if len(list) > 0 {
+		f := b.follow(parent)
+		f.below = append(f.below, list...)
+		f.below = f.below[max(0, len(f.below)-mostMet):]
+	}
+}
+
+// passed returns the refusals of children below a path that the last message names.
+func (f *followed) passed(text []byte, words map[string]bool) (reason []int) {
+	for _, m := range f.below {
+		if !aboutAccess(text) || slices.Contains(reason, m.index) {
+			continue
+		}
+		for word := range words {
+			if dir := strings.TrimLeft(strings.TrimPrefix(word, "file://"), "./"); dir != "" && strings.Contains(word, "/") && strings.Contains(m.target, "/"+dir+"/") {
+				reason = append(reason, m.index)
+				break
+			}
+		}
+	}
+	return reason
 }
 
 // silent reports whether a process that met a refusal has said nothing.
@@ -308,6 +345,9 @@ func (f *followed) named() (reason []int, said bool) {
 	if slices.ContainsFunc(f.own, func(name string) bool { return names(words, name, "") }) {
 		return nil, true
 	}
+	if reason = f.passed(text, words); reason != nil {
+		return reason, true
+	}
 	for _, m := range slices.Backward(f.met) {
 		says := m.says(text)
 		if m.call && (says || containsAny(text, "no permission")) { // programs go on, to look for the reason
@@ -355,8 +395,11 @@ func (f *followed) searched(text []byte, words map[string]bool) (reason []int) {
 // beside reports whether the refusal may not concern the process's main work: a helper met it, or one of its threads.
 func (m *met) beside() bool { return m.helper || m.net && !m.alone }
 
-// says reports whether a message contains the text of the error.
-func (m *met) says(text []byte) bool { return containsAny(text, strings.ToLower(m.err.Error())) }
+// says reports whether a message contains the text or the name of the error.
+func (m *met) says(text []byte) bool {
+	name := unix.ErrnoName(m.err)
+	return containsAny(text, strings.ToLower(m.err.Error())) || name != "" && bytes.Contains(text, []byte(name))
+}
 
 // inText reports whether a message contains the name or the address of this network target.
 func (m *met) inText(text []byte) bool { return hasHost(text, m.target) || hasHost(text, m.host) }

@@ -73,6 +73,10 @@ func TestBlame(t *testing.T) {
 	}{
 		{"nothing", []func(b *blame){ended(sh, 1)}, nil},
 		{"silent", []func(b *blame){refused(sh, 0, "/ro/f"), ended(sh, 1)}, []int{0}},
+		{"named by its code", []func(b *blame){refused(sh, 0, "/ro/f"), said(sh, "EROFS\n"), ended(sh, 1)}, []int{0}},
+		{"told by a pipe", []func(b *blame){refused(cmd, 0, "/ro/r/objects/x"), ended(cmd, 0), said(sh, "failed to push to '../ro/r'\n"), ended(sh, 1)}, []int{0}},
+		{"told by a pipe, elsewhere", []func(b *blame){refused(cmd, 0, "/ro/r/objects/x"), ended(cmd, 0), said(sh, "failed to push to '/ro/q'\n"), ended(sh, 1)}, nil},
+		{"told by a pipe, no failure", []func(b *blame){refused(cmd, 0, "/ro/r/objects/x"), ended(cmd, 0), said(sh, "bad argument /ro/r\n"), ended(sh, 1)}, nil},
 		{"success", []func(b *blame){refused(sh, 0, "/ro/f"), ended(sh, 0)}, nil},
 		{"silent, went on", []func(b *blame){refused(sh, 0, "/ro/f"), tried(sh, "/p/x", false), ended(sh, 1)}, nil},
 		{"silent, tried again", []func(b *blame){refused(sh, 0, "/ro/f"), tried(sh, "/ro/f", true), tried(sh, "/ro", false), ended(sh, 1)}, []int{0}},

@@ -173,6 +173,8 @@ var messages = [...]struct {
 	{[]byte("permission denied"), unix.EACCES},
 	{[]byte("no such file"), unix.ENOENT}, // not all shells say "or directory"
 	{[]byte("connection refused"), unix.ECONNREFUSED},
+	{[]byte("eacces"), unix.EACCES}, // Node says only this of sockets
+	{[]byte("enoent"), unix.ENOENT},
 }
 
 // namespaceWords occur in messages about namespaces, which the seccomp filter refuses with EPERM.

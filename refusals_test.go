@@ -107,6 +107,7 @@ func TestRefusals(t *testing.T) {
 		{"cat $D/hidden/f", "read", "blocked"}, {"ls $D/hidden", "read", "blocked"}, {". $D/hidden/f", "read", "blocked"}, {"cat $D/secret.env", "read", "blocked"},
 		{"od $D/secret.env", "read", "blocked"}, {"tail $D/secret.env", "read", "blocked"}, {"nl $D/secret.env", "read", "blocked"},
 		{"bash $D/hidden/f", "read", "blocked"}, {"stat $D/hidden/f", "read", "blocked"}, {"tar cf new $D/hidden/f", "read", "blocked"},
+		{"cat ~/.ssh/id 2>&- || { echo Error: open ENOENT $H/.ssh/id >&2; false; }", "read", "secret"},
 	} {
 		t.Run(q.command, func(t *testing.T) {
 			t.Parallel()

@@ -97,7 +97,8 @@ func TestWhy(t *testing.T) {
 	for i, command := range []string{
 		// Writes.
 		py(`open("$D/ro/new","w")`), py(`import os; os.mkdir("$D/ro/new")`), py(`import os; os.unlink("$D/ro/f")`), py(`import os; os.chmod("$D/ro/f", 0o700)`),
-		py(`import os; os.utime("$D/ro/f")`), py(`import os; os.symlink("x", "$D/ro/new")`), py(`import os; os.rename("$D/ro/f", "$D/ro/new")`),
+		py(`import os; os.utime("$D/ro/f")`), py(`import os; os.symlink("x", "$D/ro/new")`), py(`import os, socket; os.chdir("$D/ro"); socket.socket(socket.AF_UNIX).bind("new")`),
+		py(`import os; os.rename("$D/ro/f", "$D/ro/new")`),
 		py(`import shutil; shutil.copy("a", "$D/ro/new")`), py(`import shutil; shutil.rmtree("$D/ro/d")`), py("import sys\ntry: open(\"$D/ro/new\", \"w\")\nexcept OSError: sys.exit(9)"),
 		`perl -e 'open(F, ">", "$D/ro/new") or die'`, `perl -e 'mkdir("$D/ro/new") or exit 2'`, `perl -e 'unlink("$D/ro/f") or exit 2'`,
 		`node -e 'require("fs").writeFileSync("$D/ro/new", "x")'`, `node -e 'try { require("fs").mkdirSync("$D/ro/new") } catch { process.exit(5) }'`,
@@ -203,7 +204,7 @@ func TestWhyNot(t *testing.T) {
 		"node -e 'process.exit(2)'", "node -e 'require(\"none\")'", "node -e 'require(\"fs\").readFileSync(\"none\")'", "node none.js", "perl -e die", "perl none", "perl -e 'open(F, \"<\", \"/none\") or die'",
 		"git status none --bad", "git checkout none", "git log", "git diff --no-index a x.c", "gcc bad.c", "gcc none.c", "make -s", "make none", "make -s none 2>&-", "tar xf none", "tar xf a", "rsync none new",
 		"test -e none", "grep nothing a", "find none", "sed -e bad a", "awk '{' a", "cat $D/ro/none", "ls $D/none", "rm $D/ro/none", "mkdir $D/ro/d", "ln -s a $D/ro/f", "cd $D/ro/f", "cat $D/ro",
-		"sort none", "cp none b", "diff a x.c", "timeout 0.01 sleep 5", "chmod 0 a; [ -x a ]", "chown 12345 a", "set -C; echo >a", "cat a >$D/ro", "mv a /proc/none 2>&-", "npm run none", "sh none.sh", "bash -c 'exit 300'",
+		"rmdir .", "sort none", "cp none b", "diff a x.c", "timeout 0.01 sleep 5", "chmod 0 a; [ -x a ]", "chown 12345 a", "set -C; echo >a", "cat a >$D/ro", "mv a /proc/none 2>&-", "npm run none", "sh none.sh", "bash -c 'exit 300'",
 		// These are refused something that they can do without.
 		"touch $D/ro/new 2>&-; cat none", "touch $D/ro/new || true; gcc bad.c", "cp a $D/ro/new || cp a b; grep nothing a", "[ -w $D/ro ] || cat none", "cat $D/hidden/f 2>&-; make -s",
 		"[ -f ~/.ssh/id ] || exec python3 none.py", "ls ~/.ssh >&- 2>&-; sort none", "touch $D/ro/new & wait; cat none", "touch $D/ro/new || touch b; cat none", "touch $D/ro/new 2>&-; kill -9 $$",
