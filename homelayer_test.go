@@ -178,6 +178,15 @@ func TestOtherHome(t *testing.T) {
 	if v, err := r.View(t.Context(), nsrun.Request{Command: "true"}); err != nil || v.Home != "/srv" || v.OtherHome != other {
 		t.Errorf("%v: %q, %q", err, v.Home, v.OtherHome)
 	}
+	for _, name := range []string{".netrc", ".cache", ".local"} { // nothing is hidden then
+		if err := os.RemoveAll(filepath.Join(other, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limited := runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard, Home: nsrun.HomeLayer, Limits: nsrun.Limits{Disk: 64 << 20}})
+	if got := sh(t, limited, "echo 3 >"+other+"/.tool; cat "+other+"/.tool"); got != "3\n" {
+		t.Error(got)
+	}
 	// Somebody else's is none, though root could write to it.
 	if err := os.Chown(other, 7, 7); err != nil {
 		t.Fatal(err)

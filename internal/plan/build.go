@@ -67,6 +67,7 @@ func Build(f Facts, p Policy) (Sandbox, []Notice, error) {
 		return Sandbox{}, b.notices, err
 	}
 	b.hideLater()
+	b.joinLayers()
 	b.openHoles()
 	switch {
 	case p.Root:

@@ -89,6 +89,18 @@ func (b *building) hideLater() {
 	}
 }
 
+// joinLayers makes one overlay of a home directory in which nothing is hidden and the layers over it.
+func (b *building) joinLayers() {
+	for i := 0; i < len(b.mounts); i++ {
+		base := &b.mounts[i]
+		if b.stacked(i) && len(base.Hide)+len(base.Dirs)+len(base.Files)+len(base.Texts) == 0 {
+			over := &b.mounts[i+1]
+			over.Lower, over.Over = slices.Concat(over.Lower, base.Lower), false
+			b.mounts, b.from = slices.Delete(b.mounts, i, i+1), slices.Delete(b.from, i, i+1)
+		}
+	}
+}
+
 func (b *building) stacked(i int) bool { return i+1 < len(b.mounts) && b.mounts[i+1].Over }
 
 // showTexts shows the harmless parts of secrets.
