@@ -177,7 +177,7 @@ func TestSwappedRule(t *testing.T) {
 	testenv.Swap(t, p)
 	raceRuns(t, 40, func(i int) string {
 		rule := []string{"--ro", "--rw"}[i%2]
-		c := command("run", "--direct", "-q", rule, out, "sh", "-c", "cat "+out+"/.ssh/id "+home+"/.ssh/id "+out+"/notes "+home+"/notes 2>&-; rm -f "+out+"/.ssh/id "+home+"/.ssh/id 2>&-; ls -A "+out+"/.local/state/nsrun "+home+"/.local/state/nsrun 2>&- | grep sessions; true")
+		c := command("run", "--direct", "-q", "--home", "none", rule, out, "sh", "-c", "cat "+out+"/.ssh/id "+home+"/.ssh/id "+out+"/notes "+home+"/notes 2>&-; rm -f "+out+"/.ssh/id "+home+"/.ssh/id 2>&-; ls -A "+out+"/.local/state/nsrun "+home+"/.local/state/nsrun 2>&- | grep sessions; true")
 		c.Dir = filepath.Join(dir, "p")
 		c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home}
 		got := runs(t, bin, "nsrun", c)

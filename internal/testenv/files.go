@@ -4,8 +4,10 @@ package testenv
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -116,5 +118,15 @@ func removeAll(dir string) error {
 			return fmt.Errorf("%s is mounted: %s is not removed", f[4], dir)
 		}
 	}
+	if err = os.RemoveAll(dir); !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	// If nsrun was killed, an overlay's work directory is left, which the kernel has closed to all.
+	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil && d != nil && d.IsDir() {
+			_ = os.Chmod(name, 0o700)
+		}
+		return nil
+	})
 	return os.RemoveAll(dir)
 }
