@@ -121,9 +121,9 @@ func removeAll(dir string) error {
 	if err = os.RemoveAll(dir); !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	// If nsrun was killed, an overlay's work directory is left, which the kernel has closed to all.
+	// If nsrun was killed, an overlay's work directories are left, which the kernel has closed to all.
 	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		if err != nil && d != nil && d.IsDir() {
+		if err == nil && d.IsDir() { // before it is read
 			_ = os.Chmod(name, 0o700)
 		}
 		return nil
