@@ -40,9 +40,20 @@ func makeFiles(t *testing.T, names ...string) *maker {
 	go func() {
 		defer close(m.done)
 		for {
+			// There are never more than that many: a copy of the project would take longer, in which more are made.
+			number := strconv.FormatInt(m.rounds.Load()%100, 10)
+			numbered := func(name string) string { return strings.ReplaceAll(name, "#", number) }
+			for _, name := range names {
+				if strings.Contains(name, "#") {
+					_ = os.Remove(numbered(name))
+				}
+				if dir := filepath.Dir(name); strings.Contains(dir, "#") {
+					_ = os.Remove(numbered(dir))
+				}
+			}
 			for _, text := range [...]string{"\n", " again\n"} {
 				for _, name := range names {
-					put(strings.ReplaceAll(name, "#", strconv.FormatInt(m.rounds.Load(), 10)), secretLine+text)
+					put(numbered(name), secretLine+text)
 				}
 			}
 			m.rounds.Add(1)
