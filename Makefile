@@ -23,7 +23,7 @@
 # make fuzz    every fuzz test for FUZZTIME
 # make cross   arm64, and other systems: compiles, and is vetted
 # make generate
-#              the man page, docs/cli.md and the completions, from the tables; the kernel's programs,
+#              the man page, docs/cli.md and the completions, from the tables; the BPF programs,
 #              from C; the launcher's image; the stubs for other systems, from what is exported on Linux
 # make install, make uninstall
 #              what was built, below DESTDIR and PREFIX; make install-bwrap: a link

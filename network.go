@@ -98,7 +98,7 @@ func (n *network) learnHosts() (map[string][]netip.Addr, error) {
 	return hosts, nil
 }
 
-// byKernel enforces rules by programs in the kernel. The resolver is on a loopback address of the host, which the
+// byKernel enforces rules by BPF programs. The resolver is on a loopback address of the host, which the
 // programs know.
 func (n *network) byKernel(p *cgroup.Programs, resolver *netpolicy.Resolver, publish []uint16) error {
 	if err := arePortsFree(publish); err != nil {

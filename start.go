@@ -112,7 +112,7 @@ func (r *Runner) begin(x *Execution) (err error) {
 	return x.start()
 }
 
-// Preload starts to load the kernel's programs for network rules (as root), for which the first command would otherwise
+// Preload starts to load the BPF programs for network rules (as root), for which the first command would otherwise
 // wait. It returns at once. Calling it is optional. If Config has no rules, or the broker enforces them, it does
 // nothing.
 func (r *Runner) Preload() {

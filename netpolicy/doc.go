@@ -32,6 +32,6 @@
 //
 // Policy.Allows is the reference model: plain loops, which no enforcer runs for each connection. Enforcers use or
 // mirror a Table, which has compiled rules and learned addresses. Update replaces all rules at once. The enforcers are
-// the packages cgroup (programs in the kernel) and broker (a supervisor of system calls). The tests drive all of them
+// the packages cgroup (BPF programs) and broker (a supervisor of system calls). The tests drive all of them
 // with the same cases.
 package netpolicy

@@ -68,7 +68,7 @@ type logged struct {
 // Add records a verdict of Table.Decide.
 func (l *Log) Add(p Proto, dst netip.AddrPort, v Verdict) { l.AddCount(p, dst, v, 1) }
 
-// AddCount is like Add, for n equal verdicts at once, such as a program in the kernel counts them.
+// AddCount is like Add, for n equal verdicts at once, as a BPF program counts them.
 func (l *Log) AddCount(p Proto, dst netip.AddrPort, v Verdict, n int) {
 	if l == nil {
 		return

@@ -2,7 +2,7 @@
 
 // Network measures the cost of network rules. It compares connections with rules, without rules, and through an HTTP
 // CONNECT proxy, in turns, and prints medians. All are on the loopback device, to a server in another process. Started
-// by root it measures as root, with programs in the kernel and with the broker, and once more as an ordinary user, with
+// by root it measures as root, with BPF programs and with the broker, and once more as an ordinary user, with
 // the broker.
 //
 //	go run ./bench/network [-n ROUNDS] [-only KIND]

@@ -77,7 +77,7 @@ func TestCases(t *testing.T) {
 }
 
 // TestUnused: a UDP socket that was connected while a rule was there, and has sent nothing before that went,
-// may not send. With the programs in the kernel it may.
+// may not send. With the BPF programs it may.
 func TestUnused(t *testing.T) {
 	nettest.World(t)
 	table, err := netpolicy.NewTable(nettest.Policy(t, []string{"udp:203.0.113.1:53"}, nil))
@@ -89,7 +89,7 @@ func TestUnused(t *testing.T) {
 	inTwoParts(t, c, func() error { return table.Update(netpolicy.Policy{}) }, "used: ok\nunused: ECONNREFUSED\n")
 }
 
-// TestInherited: sockets that were made outside reach no more than others. With the programs in the kernel
+// TestInherited: sockets that were made outside reach no more than others. With the BPF programs
 // they do.
 func TestInherited(t *testing.T) {
 	nettest.World(t)

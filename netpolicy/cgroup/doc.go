@@ -1,5 +1,5 @@
-// Package cgroup enforces a netpolicy.Table by BPF programs in the kernel. It needs CAP_BPF and CAP_NET_ADMIN. Nothing
-// is between the command and the network: allowed traffic goes at native speed, and other calls fail at once.
+// Package cgroup enforces a netpolicy.Table by BPF programs. It needs CAP_BPF and CAP_NET_ADMIN. Nothing is between the
+// command and the network: allowed traffic goes at native speed, and other calls fail at once.
 //
 //	programs, err := cgroup.Load()                 // once: loaded, verified and attached
 //	e, err := programs.Enforce(table, cgroup.Options{})
@@ -27,7 +27,7 @@
 //   - The first packet of each TCP connection, and every datagram, is checked again as it leaves. That catches calls
 //     that did not name an address (TCP Fast Open on old kernels), and everything that would send packets to another
 //     address than was named: IP options, extension headers. An allowed connection stays when rules or addresses go.
-//   - From outside, only answers come in: the kernel's programs for recvmsg(2) cannot refuse anything, so incoming
+//   - From outside, only answers come in: BPF programs for recvmsg(2) cannot refuse anything, so incoming
 //     packets are checked, too.
 //   - Ports are the host's, so a server inside could be reached by others, or take the place of one of the host.
 //     Therefore bind(2) to a port fails with EPERM, unless the port is published: then the host's own programs can

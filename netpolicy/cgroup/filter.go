@@ -8,10 +8,9 @@ import (
 	"github.com/nsrun/nsrun/internal/seccomp"
 )
 
-// SocketFilter returns a seccomp filter (nsexec.Filter) for calls that the programs in the kernel
-// do not see. It refuses sockets of families other than IP and unix, netlink sockets except for
-// NETLINK_ROUTE, which lists routes and addresses, and io_uring, which makes sockets that no filter
-// sees. System calls of other architectures fail.
+// SocketFilter returns a seccomp filter (nsexec.Filter) for calls that the BPF programs do not see. It refuses sockets
+// of families other than IP and unix, netlink sockets except for NETLINK_ROUTE, which lists routes and addresses, and
+// io_uring, which makes sockets that no filter sees. System calls of other architectures fail.
 func SocketFilter() []unix.SockFilter {
 	var f seccomp.Filter
 	f.Begin(seccomp.Arch, seccomp.HasX32)

@@ -16,7 +16,7 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Programs are the BPF programs in the kernel with their maps, attached to a cgroup of their own. They serve any number
+// Programs are the BPF programs with their maps, attached to a cgroup of their own. They serve any number
 // of sandboxes.
 type Programs struct {
 	top   *cgroups.Group
