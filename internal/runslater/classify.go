@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/nsrun/nsrun/internal/paths"
 )
@@ -29,7 +30,7 @@ type Classifier struct {
 	made    map[string]string  // results of becomesAt
 	listed  map[string][]string
 	last    string            // the directory of the last change
-	elems   []string          // its elements, in lower case
+	elems   []string          // its elements, folded
 	plain   bool              // none of the elements is interesting
 	repos   []string          // work trees that lead has not handled yet
 	home    string            // see named
@@ -50,7 +51,28 @@ var names = sync.OnceValue(newTable)
 
 // MayBeGit reports whether a directory of this name may be a part of a repository.
 func MayBeGit(name string) bool {
-	return strings.EqualFold(name, "objects") || strings.EqualFold(name, "refs")
+	name = fold(name)
+	return name == "objects" || name == "refs"
+}
+
+// fold returns a name as file systems compare it that take other names for it: in lower case, without characters that
+// they ignore (HFS+), and without dots and spaces at the end (FAT, NTFS).
+func fold(name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		name = strings.Map(func(r rune) rune {
+			switch {
+			case r >= 0x200c && r <= 0x200f, r >= 0x202a && r <= 0x202e, r >= 0x206a && r <= 0x206f, r == 0xfeff:
+				return -1
+			case r == 'ſ':
+				return 's'
+			}
+			return r
+		}, name)
+	}
+	if name = strings.ToLower(strings.TrimRight(name, ". ")); name == "git~1" {
+		return ".git" // the short name that FAT and NTFS give it
+	}
+	return name
 }
 
 // special reports whether a name has a meaning for git.
@@ -80,7 +102,7 @@ func (c *Classifier) Plain(root, p string) bool {
 		c.enter(at)
 		c.plainHere = c.plain && !isSystem(at+"/") && !c.leadsNear(at)
 	}
-	return c.plainHere && !c.interesting(strings.ToLower(base))
+	return c.plainHere && !c.interesting(fold(base))
 }
 
 // leadsNear reports whether the target of a link or configuration is in, at or above a directory.
@@ -100,7 +122,7 @@ func (c *Classifier) Reason(ch Change) string {
 	}
 	if ch.Kind == Directory {
 		if dir, base := path.Split(ch.Path); ch.Content && MayBeGit(base) {
-			return c.becomesAt(path.Clean(dir), strings.ToLower(base))
+			return c.becomesAt(path.Clean(dir), fold(base))
 		}
 		return ""
 	}
@@ -110,7 +132,7 @@ func (c *Classifier) Reason(ch Change) string {
 	}
 	dir, base := path.Split(ch.Path)
 	c.enter(strings.TrimSuffix(dir, "/"))
-	base = strings.ToLower(base)
+	base = fold(base)
 	if c.plain && ch.Kind == File && !c.interesting(base) && !isSystem(ch.Path) {
 		return ""
 	}
@@ -127,9 +149,10 @@ func (c *Classifier) enter(dir string) {
 		return
 	}
 	c.last, c.plain = dir, true
-	c.elems = strings.Split(strings.ToLower(strings.TrimPrefix(dir, "/")), "/")
-	for _, e := range c.elems {
-		c.plain = c.plain && !c.interesting(e)
+	c.elems = strings.Split(strings.TrimPrefix(dir, "/"), "/")
+	for i, e := range c.elems {
+		c.elems[i] = fold(e)
+		c.plain = c.plain && !c.interesting(c.elems[i])
 	}
 }
 

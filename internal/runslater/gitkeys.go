@@ -15,7 +15,10 @@ var executingNames = []string{
 	"pager", "process", "program", "providers", "receivepack", "smudge", "textconv", "tunnel", "uploadpack", "vcs",
 }
 
-var executingEnds = []string{"cmd", "command", "hook", "program", "prog", "askpass", "editor", "pager", "helper"}
+var executingEnds = []string{
+	"cmd", "command", "commands", "hook", "program", "prog", "askpass", "editor", "pager", "helper", "browser", "viewer", "terminal",
+	"-options", "-transport", // of git-annex, for ssh and rsync, which execute what some of their options name
+}
 
 func executingKey(key string) bool {
 	switch key {
@@ -54,7 +57,7 @@ func (e *entry) executes(at string, roots []string) bool {
 	case e.value == "" || isBool(e.value) && (section == "pager" || name == "pager" || name == "fsmonitor"):
 		return false
 	}
-	return slices.Contains(executingSections, section) || slices.Contains(executingNames, name) ||
+	return slices.Contains(executingSections, section) || slices.Contains(strings.Split(sub, "."), "alias") || slices.Contains(executingNames, name) ||
 		executingKey(section+"."+name) ||
 		slices.ContainsFunc(executingEnds, func(end string) bool { return strings.HasSuffix(name, end) })
 }

@@ -113,14 +113,14 @@ func (c *Classifier) oldLinks() *links {
 
 // isKnown reports whether a pattern may begin with a name.
 func isKnown(name string) bool {
-	return !names().at(strings.ToLower(name), func(*pattern) bool { return false })
+	return !names().at(fold(name), func(*pattern) bool { return false })
 }
 
 // leadLinks follows links with known names at the top of a root, and in directories with known names.
 func (c *Classifier) leadLinks(root string, list []string) {
 	for _, name := range list {
-		names().at(strings.ToLower(name), func(p *pattern) bool {
-			c.leadLink(p, []string{strings.ToLower(name)}, path.Join(root, name))
+		names().at(fold(name), func(p *pattern) bool {
+			c.leadLink(p, []string{fold(name)}, path.Join(root, name))
 			return true
 		})
 	}
@@ -145,7 +145,7 @@ func (c *Classifier) leadLink(p *pattern, elems []string, at string) {
 		}
 		for _, name := range list {
 			if len(elems) < 4 {
-				c.leadLink(p, append(elems[:len(elems):len(elems)], strings.ToLower(name)), path.Join(at, name))
+				c.leadLink(p, append(elems[:len(elems):len(elems)], fold(name)), path.Join(at, name))
 			}
 		}
 	}
