@@ -72,7 +72,7 @@ func TestSecretsLater(t *testing.T) {
 		before := strings.Fields(strings.SplitN(res.Stderr.String(), "cat:", 2)[0])
 		for _, name := range before {
 			if known := []string{"other", "playground", ".config", ".claude", ".local", ".cache"}; !slices.Contains(known, name) {
-				t.Errorf("with %q: %s is to be seen in the home directory", made, name)
+				t.Errorf("with %q: the home directory shows %s", made, name)
 			}
 		}
 		spec := nsrun.Spec{Mounts: nsrun.BaseMounts()}

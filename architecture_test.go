@@ -60,7 +60,7 @@ func samePart(t *testing.T, name, part, text string) {
 		t.Fatalf("%s has no part %s", name, part)
 	case old == text:
 	case flag.Lookup("update").Value.String() != "true":
-		t.Errorf("the part %s of %s is not what the packages are (-update writes it anew); want\n%s", part, name, text)
+		t.Errorf("part %s of %s does not match the packages (-update rewrites it); want\n%s", part, name, text)
 	default:
 		if err := os.WriteFile(name, []byte(before+begin+text+end+after), 0o644); err != nil {
 			t.Fatal(err)

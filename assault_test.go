@@ -56,7 +56,7 @@ func call(nr uintptr, args ...uintptr) error {
 func (p *prey) readOnly(use func(fd int) error) error {
 	fd, err := unix.Open(p.f(), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("BUG: it is shown: %w", err)
+		return fmt.Errorf("BUG: the file cannot be opened: %w", err)
 	}
 	defer unix.Close(fd)
 	return use(fd)
@@ -271,11 +271,11 @@ func anywhere(fd int, err error) error {
 	switch at := at.(type) {
 	case *unix.SockaddrInet4:
 		if at.Addr[0] == 127 {
-			return fmt.Errorf("it is bound to %v", at.Addr)
+			return fmt.Errorf("the socket is bound to %v", at.Addr)
 		}
 	case *unix.SockaddrInet6:
 		if a := netip.AddrFrom16(at.Addr).Unmap(); a.IsLoopback() {
-			return fmt.Errorf("it is bound to %v", a)
+			return fmt.Errorf("the socket is bound to %v", a)
 		}
 	}
 	return err

@@ -58,7 +58,7 @@ func TestGivenUpWhenItBegins(t *testing.T) {
 		}
 		if os.Remove(done) != nil { // it may have come to the file
 			if err == nil {
-				t.Fatal("nothing was given up")
+				t.Fatal("the command did not finish, but Run succeeded")
 			}
 			patience *= 2
 			continue
@@ -68,11 +68,11 @@ func TestGivenUpWhenItBegins(t *testing.T) {
 			early++
 		}
 		if err == nil || len(kept) != 1 || res.Session != kept[0] || res.State != overlay.Kept {
-			t.Fatalf("it wrote, and there are the sessions %q; %v, %+v", kept, err, res)
+			t.Fatalf("the command wrote, but the sessions are %q; %v, %+v", kept, err, res)
 		}
 	}
 	if wrote == 0 {
-		t.Error("it never got that far")
+		t.Error("the command never started to write")
 	}
 	t.Logf("%d wrote, %d of them before it was reported that they were started", wrote, early)
 }

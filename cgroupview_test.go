@@ -88,7 +88,7 @@ func TestCgroupView(t *testing.T) {
 	}
 	_, own := look(string(here))
 	if stray, _ := look(string(out)); len(stray) <= len(outside) && strings.Count(own, ":/\n") < strings.Count(own, "\n") {
-		t.Errorf("the control is right too: %s", out)
+		t.Errorf("the control shows no mismatch: %s", out)
 	}
 }
 

@@ -46,7 +46,7 @@ func TestNoCoreDumps(t *testing.T) {
 		t.Fatal(err)
 	}
 	if now.Max < 1<<20 {
-		testenv.Skip(t, "core", "the limit of core dumps is too low to be lowered")
+		testenv.Skip(t, "core", "the limit of core dumps is too low for the test")
 	}
 	dir := place(t)
 	r := runner(t, shown(t, nsrun.Config{Project: filepath.Join(dir, "p"), Shared: []nsrun.Folder{{Path: dir + "/state", Mode: nsrun.ReadOnly}}, After: nsrun.Discard}))

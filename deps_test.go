@@ -296,7 +296,7 @@ func TestImports(t *testing.T) {
 		}
 		for _, p := range allowed {
 			if p != "*" && !im.code[strings.TrimSuffix(module+"/"+p, "/")] {
-				t.Errorf("%q may import %q, and does not", pkg, p)
+				t.Errorf("mayImport lets %q import %q, but it does not", pkg, p)
 			}
 		}
 		for p := range im.code {
@@ -305,7 +305,7 @@ func TestImports(t *testing.T) {
 					t.Errorf("%q must not import %s", pkg, p)
 				}
 				if strings.HasPrefix(o, "cmd/") && !strings.HasPrefix(pkg, "cmd/") || slices.Contains(forTests, o) && !slices.Contains(forTests, pkg) {
-					t.Errorf("%q must not import %s: it is not a library", pkg, p)
+					t.Errorf("%q must not import %s: only programs or tests may", pkg, p)
 				}
 			}
 			for prefix, places := range onlyIn {
@@ -334,7 +334,7 @@ func TestPure(t *testing.T) {
 		}
 		for _, p := range doesIO {
 			if im.code[p] {
-				t.Errorf("%q decides and imports %s, which does input or output", pkg, p)
+				t.Errorf("%q imports %s, which does input or output, but must be pure", pkg, p)
 			}
 		}
 	}
@@ -345,7 +345,7 @@ func TestNoCycles(t *testing.T) {
 	var visit func(pkg string, above []string)
 	visit = func(pkg string, above []string) {
 		if slices.Contains(above, pkg) {
-			t.Fatalf("mayImport goes round in circles: %q", append(above, pkg))
+			t.Fatalf("mayImport has a cycle: %q", append(above, pkg))
 		}
 		for _, p := range mayImport[pkg] {
 			visit(p, append(slices.Clip(above), pkg))
@@ -379,7 +379,7 @@ func TestThirdParty(t *testing.T) {
 		}
 		for _, p := range want {
 			if !slices.Contains(list, p) {
-				t.Errorf("%s of %q: %s is in the list, and not imported", what, pkg, p)
+				t.Errorf("%s of %q: %s is in the list, but nothing imports it", what, pkg, p)
 			}
 		}
 	}

@@ -27,7 +27,7 @@ func TestDevices(t *testing.T) {
 		}
 	}
 	if some == "" {
-		testenv.Skip(t, "some device", "there is none but the harmless ones")
+		testenv.Skip(t, "some device", "this machine has only harmless devices")
 	}
 	outside, err := os.Stat(some)
 	if err != nil {
@@ -51,7 +51,7 @@ func TestDevices(t *testing.T) {
 		}
 		c.Devices = nil // the control
 		if res, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: look}); err != nil || res.ExitCode == 0 {
-			t.Errorf("%s: without it: %v, %s", name, err, res)
+			t.Errorf("%s: without Config.Devices: %v, %s", name, err, res)
 		}
 	}
 	// The mode and the owner of what is the host's are nobody's to change.

@@ -19,7 +19,7 @@ import (
 func TestDirectGit(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	if _, err := exec.LookPath("git"); err != nil {
-		testenv.Skip(t, "git", "there is no git")
+		testenv.Skip(t, "git", "git is not installed")
 	}
 	for name, c := range map[string]struct {
 		plant, use string

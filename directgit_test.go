@@ -31,7 +31,7 @@ git add . && git commit -qm first && git submodule --quiet deinit -f u && rm -rf
 func TestWrittenInPlace(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	if _, err := exec.LookPath("git"); err != nil {
-		testenv.Skip(t, "git", "there is no git")
+		testenv.Skip(t, "git", "git is not installed")
 	}
 	const (
 		evil   = "'[core]\\n\\trepositoryformatversion = 0\\n\\tfsmonitor = echo changed >>$VICTIM;false\\n'"
@@ -134,7 +134,7 @@ func TestWrittenInPlace(t *testing.T) {
 func TestHardLinkedHooks(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	if _, err := exec.LookPath("git"); err != nil {
-		testenv.Skip(t, "git", "there is no git")
+		testenv.Skip(t, "git", "git is not installed")
 	}
 	for name, c := range map[string]struct{ setup, root, other string }{
 		"hook":                   {"ln tools/pc .git/hooks/pre-commit", "", "tools/pc"},

@@ -189,7 +189,7 @@ func TestWatchedAlone(t *testing.T) {
 			t.Errorf("%v, %v", ev, err)
 		}
 		if n := groups() - before; n != 0 {
-			t.Errorf("%d groups of fanotify, each of which is told of the whole file system", n)
+			t.Errorf("%d fanotify groups are left, and each reports events of the whole file system", n)
 		}
 		stop()
 		write.Close()

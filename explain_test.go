@@ -60,7 +60,7 @@ func TestExplainMakesNothing(t *testing.T) {
 				t.Error(err)
 			}
 			if after := tree(t, dir); len(after) == len(before) {
-				t.Error("a run made nothing")
+				t.Error("the control: a run created nothing")
 			}
 		})
 	}

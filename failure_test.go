@@ -43,7 +43,7 @@ func TestCheckAvailability(t *testing.T) {
 	}
 	for _, f := range features.Probe() {
 		if f.Required && nativeAvailability(lacks(f.Name, features.No)).Status != NotSupported {
-			t.Errorf("nobody asks for %s, which is required", f.Name)
+			t.Errorf("Check ignores %s, which is required", f.Name)
 		}
 	}
 	for missing, want := range map[features.Name]Availability{

@@ -61,7 +61,7 @@ func TestFIFOs(t *testing.T) {
 					t.Errorf("%s, %s: %v", mode, name, res)
 				}
 			}) == waited {
-				t.Errorf("%s: %s keeps the command waiting", mode, name)
+				t.Errorf("%s: %s blocks the command", mode, name)
 			}
 		}
 	}
@@ -74,7 +74,7 @@ func TestFIFOs(t *testing.T) {
 			_ = f.Close()
 		}
 	}) != waited {
-		t.Error("the control: os.Open does not wait")
+		t.Error("the control: os.Open does not block")
 	}
 }
 

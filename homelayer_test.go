@@ -65,7 +65,7 @@ func TestHomeLayers(t *testing.T) {
 			}
 			all.Wait()
 			if got := sh(t, r, "cat ~/.many/*"); got != "0\n1\n2\n3\n4\n5\n6\n7\n" {
-				t.Errorf("of eight at once there is %q", got)
+				t.Errorf("eight commands at once left %q", got)
 			}
 			if got := content("/srv", ".netrc") + content("/srv", ".cache/x") + content("/srv", ".tool"); got != "secret1-" {
 				t.Errorf("outside: %q", got)

@@ -127,7 +127,7 @@ func TestOwnDirectoriesAreThere(t *testing.T) {
 					t.Error(err)
 				}
 				if isThere(c.Project, "nsrun/f") {
-					t.Errorf("%s/nsrun is the command's", name)
+					t.Errorf("the command created %s/nsrun", name)
 				}
 				if fi, err := os.Stat(filepath.Join(c.Project, "nsrun")); err != nil || fi.Mode().Perm() != 0o700 {
 					t.Errorf("%v, %v", fi, err)

@@ -82,7 +82,7 @@ func TestHostServices(t *testing.T) {
 			}
 			c.Approver = nil
 			if res, err = runner(t, c).Run(t.Context(), q); err == nil || res.Started {
-				t.Errorf("%s, nobody to ask: %v", tc.name, err)
+				t.Errorf("%s, without an Approver: %v", tc.name, err)
 			}
 		}
 		c.AllowUnix = nil // the control: nothing of it is there

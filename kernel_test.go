@@ -26,11 +26,11 @@ func TestFoundAtOnce(t *testing.T) {
 	a, b := planned(), planned()
 	for _, x := range []*Execution{a, b} {
 		if !r.mirror(x, err) || !x.withoutCaches(err) {
-			t.Error("it is not tried once more")
+			t.Error("the start is not tried once more")
 		}
 	}
 	if x := planned(); r.mirror(x, err) || x.withoutCaches(err) {
-		t.Error("it is tried without end")
+		t.Error("the start is tried without end")
 	}
 }
 

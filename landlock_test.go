@@ -68,7 +68,7 @@ func TestLandlockHome(t *testing.T) {
 			}
 		}
 		if said != c.want || whole != 1 {
-			t.Errorf("home %v: said %d times, want %d: %q", c.home, said, c.want, res.Notices)
+			t.Errorf("home %v: the notice came %d times, want %d: %q", c.home, said, c.want, res.Notices)
 		}
 	}
 }

@@ -112,7 +112,7 @@ except OSError as e:
 '`)
 	l := limitOf(t, res, "pids")
 	if out := res.Stdout.String(); !strings.HasSuffix(out, " 11\n") || !strings.HasPrefix(out, "1") || len(out) != len("14 11\n") {
-		t.Errorf("it made %q processes, want 14 or 15 and EAGAIN\n%s", out, res)
+		t.Errorf("the command made %q processes, want 14 or 15 and EAGAIN\n%s", out, res)
 	}
 	if l.By != "rlimit" {
 		if !l.Hit || l.Killed {

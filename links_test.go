@@ -99,11 +99,11 @@ func TestPlantedLinks(t *testing.T) {
 				t.Errorf("%s: %v, %v", name, err, res)
 			}
 			if strings.Contains(res.String(), "marker") || content(secret, "pwned") != "-" {
-				t.Errorf("%s: it was shown or written to: %q", name, res.String())
+				t.Errorf("%s: the secret was shown or written to: %q", name, res.String())
 			}
 			if config.Project == p {
 				if err := runner(t, config).Explain(t.Context(), discard{}, q); err == nil {
-					t.Errorf("%s: it is explained", name)
+					t.Errorf("%s: Explain succeeds", name)
 				}
 			}
 		}

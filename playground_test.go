@@ -149,7 +149,7 @@ func TestPlaygroundStays(t *testing.T) {
 		}
 	}
 	if isThere(dir, "a") || isThere(dir, "z") {
-		t.Error("what could be removed was not")
+		t.Error("a removable file is left")
 	}
 	var st unix.Stat_t
 	if err := unix.Fstatat(held, "kept", &st, 0); err != nil {

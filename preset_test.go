@@ -37,7 +37,7 @@ func TestPresetTable(t *testing.T) {
 		}
 	}
 	if p := nsrun.Preset(200); p.String() != "preset?" || p.Summary() != "" || p.Rules() != nil {
-		t.Error("a preset that there is not has something")
+		t.Error("an unknown preset has rules")
 	}
 	_, err := nsrun.NewRunner(nsrun.Config{Presets: []nsrun.Preset{200}}).Run(t.Context(), nsrun.Request{Command: "true"})
 	if e, ok := errors.AsType[*nsrun.Error](err); !ok || e.Op != "configure" {

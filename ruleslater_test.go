@@ -241,6 +241,6 @@ func TestBlockedWithoutOverlay(t *testing.T) {
 	}
 	c.Rules[1].Pattern = at("t/two/other")
 	if res, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: "true"}); res.Started || err == nil {
-		t.Errorf("what comes up later: %v, %v", err, res)
+		t.Errorf("a blocked path that may appear later: %v, %v", err, res)
 	}
 }

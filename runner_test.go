@@ -43,7 +43,7 @@ func TestAfter(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := r.Run(t.Context(), nsrun.Request{Command: "true"}); err == nil {
-			t.Error("a closed Runner runs")
+			t.Error("a closed Runner runs a command")
 		}
 		// Another one goes on with it.
 		again := runner(t, nsrun.Config{Session: res.Session})
@@ -432,7 +432,7 @@ func TestSpares(t *testing.T) {
 		for range 3 {
 			wg.Go(func() {
 				if res := run("ls -A"); len(res.Changes) > 0 || res.Session != "" || res.Stdout.String() != "" {
-					t.Errorf("changes %v, session %q, it saw %q", res.Changes, res.Session, res.Stdout)
+					t.Errorf("changes %v, session %q, the command saw %q", res.Changes, res.Session, res.Stdout)
 				}
 			})
 		}
@@ -445,7 +445,7 @@ func TestSpares(t *testing.T) {
 		t.Errorf("changes %v, %v", res.Changes, res.State)
 	}
 	if res := run("cat file; rm file"); res.Stdout.String() != "x\n" || len(res.Changes) != 1 {
-		t.Errorf("it saw %q, changes %v", res.Stdout, res.Changes)
+		t.Errorf("the command saw %q, changes %v", res.Stdout, res.Changes)
 	}
 	if err := r.Close(); err != nil {
 		t.Error(err)
@@ -467,7 +467,7 @@ func TestSpares(t *testing.T) {
 		}
 	}
 	if n != 2 {
-		t.Errorf("%d sessions, of 2 that changed something", n)
+		t.Errorf("%d sessions, want the 2 that have changes", n)
 	}
 	if entries, err := os.ReadDir(project); err != nil || len(entries) > 0 {
 		t.Errorf("the project holds %v, %v", entries, err)

@@ -97,7 +97,7 @@ func TestOrdinaryWork(t *testing.T) {
 			continue
 		}
 		if !latercases.Has(w.Needs) {
-			t.Logf("%s: %s is not here", w.Name, w.Needs)
+			t.Logf("%s: %s is not installed", w.Name, w.Needs)
 			continue
 		}
 		p := latePlace(t, dir, w.Setup)

@@ -62,7 +62,7 @@ func TestSecretPlaces(t *testing.T) {
 		}
 		for _, name := range shown {
 			if !strings.Contains(out, name+" shown\n") {
-				t.Errorf("outside %v: %s is not to be seen", outside, name)
+				t.Errorf("outside %v: %s is not visible", outside, name)
 			}
 		}
 	}

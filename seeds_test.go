@@ -279,7 +279,7 @@ func TestPlaygroundPlaces(t *testing.T) {
 				}
 			}
 			if content("/etc/f") != "-" || content(home, "playground/f") != "-" {
-				t.Error("it was written to what is there")
+				t.Error("the existing file was written to")
 			}
 		})
 	}
@@ -489,7 +489,7 @@ func TestApprovedPath(t *testing.T) {
 		t.Errorf("%v, %+v", err, a.questions)
 	}
 	if _, err := try(swapping{at("other"), at("secret")}, at("link")); err == nil || isThere(dir, "secret/f") {
-		t.Errorf("it was put elsewhere: %v", err)
+		t.Errorf("the file was written elsewhere: %v", err)
 	}
 	// No pattern.
 	if _, err := try(a, at("a*")); err != nil || isThere(dir, "ab/f") {
@@ -541,7 +541,7 @@ func TestSymlinks(t *testing.T) {
 		}
 	}
 	if content(out, "f") != "1" || content(p, "f") != "2\n" {
-		t.Error("the link was followed, or not")
+		t.Error("the link leads to the wrong file")
 	}
 }
 

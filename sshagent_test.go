@@ -164,7 +164,7 @@ func TestSSHAgentRefuses(t *testing.T) {
 	r := runner(t, nsrun.Config{Project: p, After: nsrun.Discard, AllowUnix: []string{"ssh-agent:chosen"}})
 	res, err := r.Run(t.Context(), nsrun.Request{Command: signs})
 	if err != nil || res.Stdout.String() != "chosen\n" || len(res.Services) != 1 || res.Services[0].Allowed || res.Services[0].Reason == "" {
-		t.Errorf("nobody to ask: %s, %v, %v", res, err, res.Services)
+		t.Errorf("without an Approver: %s, %v, %v", res, err, res.Services)
 	}
 	t.Setenv("SSH_AUTH_SOCK", "")
 	r = runner(t, nsrun.Config{Project: p, After: nsrun.Discard, AllowUnix: []string{"ssh-agent:chosen"}, Approver: yes{}})

@@ -68,7 +68,7 @@ func TestLinksOfStrangers(t *testing.T) {
 			}
 		}
 		if content(dir, "roots/d/pwned") != "-" {
-			t.Errorf("%s: it was written to", name)
+			t.Errorf("%s: the file was written to", name)
 		}
 		if name == "socket" {
 			continue // there is none of theirs

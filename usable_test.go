@@ -74,7 +74,7 @@ while True: open(str(i), "w").close(); i += 1'`, true},
 			}
 			if c.limit == "" {
 				if !res.TimedOut || res.Duration > config.Timeout+time.Minute {
-					t.Errorf("it went on for %s: %+v", res.Duration, res)
+					t.Errorf("the command ran for %s: %+v", res.Duration, res)
 				}
 				return
 			}

@@ -58,7 +58,7 @@ func TestUserNamespaces(t *testing.T) {
 	// With limits of its own cgroup a command cannot mount that, and so not lift them.
 	c.Limits = nsrun.Limits{PIDs: 50}
 	if res, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: "unshare -UrmC true"}); err == nil && res.ExitCode == 0 {
-		t.Error("with a limit there are cgroup namespaces")
+		t.Error("a command with a limit can make cgroup namespaces")
 	}
 	// Nor can one that writes in place make set-user-id files by openat2(2).
 	if _, err := exec.LookPath("python3"); err == nil {
@@ -73,7 +73,7 @@ print(l.syscall(437,-100,b'made',h,24), ctypes.get_errno())"`
 	}
 	c.Limits, c.Backend = nsrun.Limits{}, nsrun.LandlockBackend
 	if _, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: "true"}); err == nil {
-		t.Error("with the backend landlock there are user namespaces")
+		t.Error("the backend landlock accepts UserNamespaces")
 	}
 	// By default it is refused, and the flag is named.
 	res, err := runner(t, nsrun.Config{Project: p}).Run(t.Context(), nsrun.Request{Command: "unshare -Ur true"})

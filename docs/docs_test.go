@@ -272,7 +272,7 @@ func TestFiles(t *testing.T) {
 				continue
 			}
 			if _, err := os.Stat(filepath.Join("..", m[1])); err != nil {
-				t.Errorf("%s names what is not there: %v", name, err)
+				t.Errorf("%s names a file that does not exist: %v", name, err)
 			}
 		}
 	}

@@ -70,7 +70,7 @@ func FuzzRenamedFrom(f *testing.F) {
 			t.Fatalf("%q: %q, want %q", text, got, from)
 		}
 		if got := renamedFrom(fsnotify.Event{Name: name, Op: fsnotify.Create}); got != "" {
-			t.Fatalf("of an event without: %q", got)
+			t.Fatalf("an event without an old name: %q", got)
 		}
 	})
 }

@@ -70,7 +70,7 @@ func (s *stage) fill(n int) {
 func (s *stage) full() {
 	limit := queueLimit(s.t, Inotify)
 	if limit > 1<<17 {
-		testenv.Skip(s.t, "small-queue", "the kernel's queue holds very much here")
+		testenv.Skip(s.t, "small-queue", "the kernel's queue is too long for the test")
 	}
 	s.fill(limit + 8192)
 }
@@ -170,7 +170,7 @@ func TestOverflowTwice(t *testing.T) {
 	s.full()
 	s.overflow()
 	if !s.eng.lost {
-		t.Fatal("there is nothing to be healed")
+		t.Fatal("the overflow left nothing to repair")
 	}
 	// Behind the sign that the queue was emptied: told now as it is, and then as it was.
 	s.create("x")
@@ -184,7 +184,7 @@ func TestOverflowTwice(t *testing.T) {
 	}
 	told := map[string]bool{}
 	if s.m.paths("", told); !told["x"] || !told["y"] {
-		t.Fatalf("the first overflow was healed by %v", told)
+		t.Fatalf("after the first overflow, only %v were reported", told)
 	}
 	s.overflow()
 	s.end()

@@ -161,7 +161,7 @@ func (m *model) compare(t testing.TB, dir string) {
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		t.Errorf("%d of %d paths were never told, such as %q", len(missing), len(all), missing[:min(5, len(missing))])
+		t.Errorf("%d of %d paths were never reported, such as %q", len(missing), len(all), missing[:min(5, len(missing))])
 	}
 	if len(told) > 0 {
 		var list []string
@@ -169,7 +169,7 @@ func (m *model) compare(t testing.TB, dir string) {
 			list = append(list, p)
 		}
 		slices.Sort(list)
-		t.Errorf("%d paths were told and are not there, such as %q", len(list), list[:min(5, len(list))])
+		t.Errorf("%d reported paths do not exist, such as %q", len(list), list[:min(5, len(list))])
 	}
 }
 

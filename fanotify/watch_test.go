@@ -288,7 +288,7 @@ func TestOverflow(t *testing.T) {
 	engines(t, func(t *testing.T, e Engine) {
 		limit := queueLimit(t, e)
 		if limit > 1<<17 {
-			testenv.Skip(t, "small-queue", "the kernel's queue holds very much here")
+			testenv.Skip(t, "small-queue", "the kernel's queue is too long for the test")
 		}
 		dir := memory(t, e)
 		testenv.Tree(t, dir, "old", "gone", "keep: x", "d/gone", "d/e/keep", "n/")
@@ -329,7 +329,7 @@ func TestOverflow(t *testing.T) {
 			}
 		}
 		if overflows == 0 {
-			t.Fatal("the queue never was full")
+			t.Fatal("the queue was never full")
 		}
 		told := map[string]bool{}
 		m.paths("", told)
@@ -339,11 +339,11 @@ func TestOverflow(t *testing.T) {
 			}
 		}
 		if !dirsWritten["."] || !dirsWritten["d"] {
-			t.Errorf("that names have gone from . and d was not told: %v", dirsWritten)
+			t.Errorf("names were removed from . and d, but not both were reported: %v", dirsWritten)
 		}
 		// Fanotify did not know d, and it may have had another name.
 		if told["keep"] || e == Inotify && told["d/e"] {
-			t.Error("what did not change was told")
+			t.Error("a file that did not change was reported")
 		}
 	})
 }
@@ -362,7 +362,7 @@ func TestOverflowMoves(t *testing.T) {
 func overflowMoves(t *testing.T, e Engine, between int) {
 	limit := queueLimit(t, e)
 	if limit > 1<<17 {
-		testenv.Skip(t, "small-queue", "the kernel's queue holds very much here")
+		testenv.Skip(t, "small-queue", "the kernel's queue is too long for the test")
 	}
 	dir := memory(t, e)
 	testenv.Tree(t, dir, "n/")
@@ -483,7 +483,7 @@ func TestRootGone(t *testing.T) {
 			gone = gone || errors.Is(err, ErrRootGone)
 		}
 		if !gone {
-			t.Error("removed, and not told")
+			t.Error("the removal of the root was not reported")
 		}
 	})
 }
@@ -501,7 +501,7 @@ func TestSwap(t *testing.T) {
 			defer close(m)
 			for ev, err := range w.Events() {
 				if err == nil && strings.Contains(ev.Path, "secret") {
-					t.Errorf("told of the outside: %s", text(ev))
+					t.Errorf("an event outside the root was reported: %s", text(ev))
 				}
 			}
 		}()
@@ -516,7 +516,7 @@ func TestSwap(t *testing.T) {
 			in, _ = filepath.Glob(filepath.Join(top, "out/x*"))
 		}
 		if len(in) == 0 {
-			t.Error("the control was never fooled")
+			t.Error("the exchange never fooled the control")
 		}
 		w.Stop()
 		<-m

@@ -51,10 +51,10 @@ func TestTable(t *testing.T) {
 			}
 		}
 		if e.try == nil || e.Status != Unknown || e.Why != "" {
-			t.Errorf("%s: it is not tried, or known before", e.Name)
+			t.Errorf("%s: there is no probe, or the result is set already", e.Name)
 		}
 		if e.on != "" && (find(e.on) < 0 || find(e.on) >= i) {
-			t.Errorf("%s stands on %q, which is not before it", e.Name, e.on)
+			t.Errorf("%s depends on %q, which does not come before it", e.Name, e.on)
 		}
 		if d := Describe(e.Name); d != e.Feature {
 			t.Errorf("Describe: %v", d)
@@ -147,7 +147,7 @@ func TestErr(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if err := (Feature{}).Err(); err == nil {
-		t.Error("the zero Feature is there")
+		t.Error("the zero Feature is available")
 	}
 }
 

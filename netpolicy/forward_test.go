@@ -55,7 +55,7 @@ func FuzzUpstream(f *testing.F) {
 				t.Fatalf("%x: %v was told", b, a)
 			}
 			if !table.Decide(TCP, netip.AddrPortFrom(a.Addr, 443)).Allowed {
-				t.Fatalf("%v was told, and is not allowed", a)
+				t.Fatalf("%v was learned, but is not allowed", a)
 			}
 		}
 	})

@@ -63,6 +63,6 @@ func TestOwnAddrs(t *testing.T) {
 	}
 	p.HostAddrs = addrs("127.0.0.1")
 	if !p.Allows(TCP, addrPort("127.0.0.1", 80)) {
-		t.Error("loopback was taken for an address of its own kind")
+		t.Error("loopback counts as an address of the host")
 	}
 }

@@ -56,7 +56,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s: %d questions, not from %d to %d", c.name, asked, c.min, c.max)
 		}
 		if n := len(l.seen) + len(l.before); n > 2*maxSeen {
-			t.Errorf("%s: %d names are remembered", c.name, n)
+			t.Errorf("%s: %d names are stored", c.name, n)
 		}
 	}
 }

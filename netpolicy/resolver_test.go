@@ -304,10 +304,10 @@ func TestTunnel(t *testing.T) {
 	}
 	// What was asked for before goes on, and so do names that rules have in full.
 	if m := answer(t, r, question("some-words-that-say-something-0001.b.test", dns.TypeA)); m.Rcode != dns.RcodeNameError {
-		t.Errorf("a name of before: %v", m)
+		t.Errorf("a name that was asked for before: %v", m)
 	}
 	if m := answer(t, r, question("exact.test", dns.TypeA)); len(m.Answer) != 1 {
-		t.Errorf("a name of a rule: %v", m)
+		t.Errorf("a name that a rule has in full: %v", m)
 	}
 	fresh := &netpolicy.Resolver{Table: newTable(t, "*.b.test"), Upstreams: r.Upstreams}
 	for name, want := range map[string]int{
@@ -438,7 +438,7 @@ func TestLog(t *testing.T) {
 		answer(t, r, question(name, dns.TypeA))
 	}
 	if want := []string{"evil.example", "in.test", "evil.example"}; !slices.Equal(refused, want) {
-		t.Errorf("told of %q, want %q", refused, want)
+		t.Errorf("reported %q, want %q", refused, want)
 	}
 	for _, c := range []struct {
 		p   netpolicy.Proto
@@ -621,7 +621,7 @@ func TestLearningNames(t *testing.T) {
 		under = newTable(t, got...)
 		under.SetClock(func() time.Duration { return passed })
 		if !play(under) {
-			t.Errorf("%s: %q do not suffice", c.name, got)
+			t.Errorf("%s: the rules %q are not enough", c.name, got)
 		}
 	}
 }

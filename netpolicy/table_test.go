@@ -231,7 +231,7 @@ func TestTableIsTheModel(t *testing.T) {
 					t.Fatalf("%v own %v: Decide(%v, %v) with names %v = %+v, want %v", p.Rules, p.HostAddrs, proto, dst, names, v, want)
 				}
 				if got := sink.allows(proto, dst); got != want {
-					t.Fatalf("%v own %v: what the sink knows of %v %v with names %v: %v, want %v", p.Rules, p.HostAddrs, proto, dst, names, got, want)
+					t.Fatalf("%v own %v: the sink allows %v %v with names %v: %v, want %v", p.Rules, p.HostAddrs, proto, dst, names, got, want)
 				}
 				if (v.Host != "") != (len(names) > 0) || v.Host != "" && !slices.Contains(names, v.Host) {
 					t.Fatalf("%v has the name %q, valid are %v", dst, v.Host, names)
@@ -246,7 +246,7 @@ func TestTableIsTheModel(t *testing.T) {
 		}
 	}
 	if allowed < 500 {
-		t.Errorf("only %d of the questions were answered with yes", allowed)
+		t.Errorf("only %d of the decisions were yes", allowed)
 	}
 }
 
@@ -375,7 +375,7 @@ func TestSinkFails(t *testing.T) {
 	now += 2 * time.Second
 	table.Expire()
 	if sink.learned[addr] != 0 || len(table.known) != 0 {
-		t.Error("the sink was not told to forget after it had failed once")
+		t.Error("Forget is not called again after it failed once")
 	}
 	now += 10 * time.Second
 	table.Expire()

@@ -291,7 +291,7 @@ func TestDirThroughDescriptor(t *testing.T) {
 		control := exec.Command("sh", "-c", "cd /proc/self/fd/3 && pwd -P")
 		control.ExtraFiles = []*os.File{f}
 		if out, err := control.Output(); strings.TrimSpace(string(out)) != dir {
-			t.Errorf("the control is in %q, %v", out, err)
+			t.Errorf("the control's working directory is %q, %v", out, err)
 		}
 	})
 }

@@ -170,7 +170,7 @@ func TestConfinedEnd(t *testing.T) {
 		}
 		pid := left(t, dir)
 		if !testenv.Alive(pid) {
-			t.Error("without a sandbox nothing is left either")
+			t.Error("the control: without a sandbox the process ended, too")
 		}
 		_ = syscall.Kill(-pid, syscall.SIGKILL)
 		testenv.Eventually(t, "its end", func() bool { return !testenv.Alive(pid) })

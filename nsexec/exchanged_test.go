@@ -124,7 +124,7 @@ func TestExchangedMeanwhile(t *testing.T) {
 			return wrong, right
 		}
 		if wrong, _ := seen(false); wrong == 0 {
-			t.Error("control: the exchange was never in the way")
+			t.Error("control: the exchange never hit the right moment")
 		}
 		_ = os.Remove(p + "/hooks/new")
 		_ = os.Remove(q + "/hooks/new")

@@ -233,7 +233,7 @@ func TestSetupIsClosed(t *testing.T) {
 				t.Errorf("%v: %s", err, out)
 			}
 			if got := strings.Contains(out.String(), "exe"); got != control || strings.HasPrefix(out.String(), "0 ") {
-				t.Errorf("control %v: of the processes of other sandboxes it saw %s", control, out)
+				t.Errorf("control %v: the command saw %s of the processes of other sandboxes", control, out)
 			}
 		}
 	})

@@ -63,7 +63,7 @@ func TestChownElsewhere(t *testing.T) {
 		return strings.Join([]string{"own    ", "none    ", "user" + others, "group" + others, "less" + others, "root" + others}, "\n")
 	}
 	if got := run(nsexec.FilterOptions{}.Filter()); got != want("EPERM") {
-		t.Errorf("with the ids of the sandbox:\n%s", got)
+		t.Errorf("the zero FilterOptions:\n%s", got)
 	}
 	if got := run(nsexec.DefaultFilter()); got != want("EINVAL") {
 		t.Errorf("without them:\n%s", got)

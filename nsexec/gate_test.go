@@ -72,11 +72,11 @@ func TestGate(t *testing.T) {
 	c = nsexec.Command("true")
 	c.Mounts, sandbox.Of(c).Close, sandbox.Of(c).Gate = base(), []int{3}, func() error { return nil }
 	if err := c.Run(); err != nil {
-		t.Errorf("with a descriptor to be closed: %v", err)
+		t.Errorf("with a descriptor in Close: %v", err)
 	}
 	c = nsexec.Command("true")
 	sandbox.Of(c).Bubblewrap, sandbox.Of(c).Gate = true, func() error { return nil }
 	if err := c.Run(); err == nil {
-		t.Error("with Bubblewrap there is a gate")
+		t.Error("Gate together with Bubblewrap is not an error")
 	}
 }

@@ -143,7 +143,7 @@ func TestNoNewPrivileges(t *testing.T) {
 		control := exec.Command(setuid, "-u")
 		control.SysProcAttr = asNobody()
 		if out, err := control.CombinedOutput(); string(out) != "0\n" {
-			t.Fatalf("the control is %q, %v", out, err)
+			t.Fatalf("the control's user id is %q, %v", out, err)
 		}
 		c := nsexec.Command(setuid, "-u")
 		sandbox.Of(c).ClassicMounts = classic
@@ -399,7 +399,7 @@ func TestLauncherIsClosed(t *testing.T) {
 		c.Mounts = base()[:1]
 		out := output(t, c)
 		if strings.Contains(out, "do not tell") || strings.Contains(out, "done") {
-			t.Errorf("of process %d (this is %d):\n%s", pid, pids[0], out)
+			t.Errorf("the command sees process %d (this is %d):\n%s", pid, pids[0], out)
 		}
 	}
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pids[1]))

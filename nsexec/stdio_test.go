@@ -69,7 +69,7 @@ func TestStdin(t *testing.T) {
 	c.Stdin = f
 	check(t, c, "of a file")
 	if n, _ := f.Seek(0, io.SeekCurrent); n != 9 {
-		t.Errorf("the file is at %d: it was not the same one", n)
+		t.Errorf("the offset is %d: the command had another open file", n)
 	}
 	// A reader's error is Wait's.
 	c = shell("cat")

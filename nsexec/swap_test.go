@@ -60,7 +60,7 @@ func race(t *testing.T, runs int, attempt func(i int) *nsexec.Cmd, fine func(i i
 	t.Helper()
 	oneSided := func(started, refused int) bool { return started == 0 || refused == 0 }
 	if oneSided(starts(t, runs, attempt, fine, oneSided)) {
-		t.Error("the exchange was never in the way")
+		t.Error("the exchange never hit the right moment")
 	}
 }
 
@@ -101,7 +101,7 @@ func added(before, after []string) (list []string, err error) {
 		}
 	}
 	if len(before) > 0 {
-		return list, fmt.Errorf("gone, or changed: %s; new: %s", before, list)
+		return list, fmt.Errorf("removed or changed: %s; new: %s", before, list)
 	}
 	return list, nil
 }
@@ -197,7 +197,7 @@ func sweep(t *testing.T, classic bool, roots []mounts.Plan, pairs []testenv.Pair
 		}
 		return nil
 	}, oneSided)) {
-		t.Errorf("the exchange was never in the way, or never after a mount: %d", moved)
+		t.Errorf("the exchange never hit the right moment, or never after a mount: %d", moved)
 	}
 	t.Logf("%d were exchanged after the mount", moved)
 }
@@ -407,7 +407,7 @@ func TestSwappedSource(t *testing.T) {
 			return nil
 		}, func(int, int) bool { return len(seen) < 2 })
 		if len(seen) < 2 {
-			t.Errorf("the exchange was never in the way: %v", seen)
+			t.Errorf("the exchange never hit the right moment: %v", seen)
 		}
 		control := filepath.Join(dir, "outside/f")
 		testenv.Fooled(t, func() bool { return isDir(p.A) }, func() bool {
@@ -466,7 +466,7 @@ func TestSwappedSubmounts(t *testing.T) {
 			return nil
 		}, func(int, int) bool { return seen[3] == 0 || seen[5] == 0 })
 		if seen[3] == 0 || seen[5] == 0 {
-			t.Errorf("the exchange was never in the way: %v", seen)
+			t.Errorf("the exchange never hit the right moment: %v", seen)
 		}
 		// Control: outside, what is mounted there can be written to.
 		if err := os.WriteFile(filepath.Join(many, "m/f"), nil, 0o644); err != nil {
@@ -509,7 +509,7 @@ func TestSwappedLayers(t *testing.T) {
 			return nil
 		}, func(int, int) bool { return len(seen) < 2 })
 		if len(seen) < 2 {
-			t.Errorf("the exchange was never in the way: %v", seen)
+			t.Errorf("the exchange never hit the right moment: %v", seen)
 		}
 	})
 }

@@ -51,10 +51,10 @@ func TestLeaveMounts(t *testing.T) {
 			}
 			unmounted := sandbox.Of(cmd).Unmounted
 			if (held != "") != c.leaves || (unmounted != nil) != c.leaves {
-				t.Errorf("held: %q, channel: %v; want %v", held, unmounted != nil, c.leaves)
+				t.Errorf("namespace descriptor: %q, channel: %v; want %v", held, unmounted != nil, c.leaves)
 			}
 			if want := strings.TrimSpace(out.String()); c.leaves && !c.hidden && held != want {
-				t.Errorf("it holds %s, and the command was in %s", held, want)
+				t.Errorf("the descriptor is of %s, but the command was in %s", held, want)
 			}
 			if unmounted != nil {
 				<-unmounted

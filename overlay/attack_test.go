@@ -488,7 +488,7 @@ func TestAttack30Upper(t *testing.T) {
 		}
 	}
 	if !honoured {
-		t.Error("the control: an opaque directory is none")
+		t.Error("the control: the kernel ignores the mark of an opaque directory")
 	}
 }
 
@@ -716,7 +716,7 @@ func TestAttack34SetUserID(t *testing.T) {
 				got = got || tt.bits != 0 && o.Mode&tt.bits != 0 || o.Xattrs[tree.CapabilityXattr] != ""
 			}
 			if !got {
-				t.Error("the control: there is nothing special")
+				t.Error("the control: no change is special")
 			}
 			if tt.build == nil {
 				commitAll(t, s, "a") // the rest is not held up

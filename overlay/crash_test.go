@@ -719,7 +719,7 @@ func (sum *tally) report(t *testing.T, tr *trial, calls int) {
 	t.Logf("%s: %d calls, %d points: %d as before, %d done, %d broken", tr.name, calls, sum.points, sum.before, sum.after, len(sum.findings))
 	if tr.control {
 		if len(sum.findings) < sum.points/3 || len(sum.findings) == sum.points {
-			t.Errorf("%s: the control is broken at %d of %d points", tr.name, len(sum.findings), sum.points)
+			t.Errorf("%s: the control breaks at %d of %d points", tr.name, len(sum.findings), sum.points)
 		}
 		return
 	}

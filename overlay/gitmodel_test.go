@@ -168,7 +168,7 @@ func gitRound(t *testing.T, r *rand.Rand, during, inside, outside string) {
 		// Git sees files as they are, although it may trust what it knows of them.
 		status := runGit(t, root, "git diff-files --name-only")
 		if again := runGit(t, root, "git update-index -q --really-refresh >&2 || :; touch -c * d/e/*; git update-index -q --really-refresh >&2 || :; git diff-files --name-only"); again != status {
-			t.Errorf("%s: git saw changes in %q, and there are in %q", what, status, again)
+			t.Errorf("%s: git reports changes in %q, want %q", what, status, again)
 		}
 	}
 	if err != nil {

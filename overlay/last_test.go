@@ -59,7 +59,7 @@ func TestLastCommand(t *testing.T) {
 	resume()
 	want("resumed without a command again", "short")
 	if st, err := os.Stat(file); err != nil || time.Since(st.ModTime()) > time.Minute {
-		t.Errorf("used again, the time is %v, %v", st.ModTime(), err)
+		t.Errorf("after another use, the time is %v, %v", st.ModTime(), err)
 	}
 	resume("long", strings.Repeat("\x01", store.CommandMost))
 	want("a command that is too long to be kept", "long", "…")
@@ -72,7 +72,7 @@ func TestLastCommand(t *testing.T) {
 	resume("again")
 	want("written over what was damaged", "again")
 	if now, err := os.ReadFile(filepath.Join(s.Dir(), store.MetaName)); err != nil || string(now) != string(meta) {
-		t.Errorf("to resume has changed the session's data: %v", err)
+		t.Errorf("Resume changed the session's data: %v", err)
 	}
 
 	// What is there instead is neither followed nor waited for.
@@ -87,7 +87,7 @@ func TestLastCommand(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := s.Resume([]string{"x"}); err == nil {
-			t.Error("resumed with something else in the file's place")
+			t.Error("Resume succeeds although something else is in the file's place")
 		}
 		want("something else", "test")
 	}

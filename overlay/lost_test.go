@@ -133,7 +133,7 @@ func TestNothingLost(t *testing.T) {
 		}
 		for p, o := range his {
 			if o != first[p] && now[p].content != o.content {
-				t.Errorf("NSRUN_SEED=%d, %d, %s: %s: he had %q, now %q\n%s%s", seed, i, engine, p, o.content, now[p].content, inside, owner)
+				t.Errorf("NSRUN_SEED=%d, %d, %s: %s: the owner had %q, now there is %q\n%s%s", seed, i, engine, p, o.content, now[p].content, inside, owner)
 			}
 		}
 	}

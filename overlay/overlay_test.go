@@ -351,7 +351,7 @@ func TestHoldSpecial(t *testing.T) {
 	}
 	var he *HeldError
 	if err := s.CommitWith(context.Background(), o); !errors.As(err, &he) || len(he.Changes) != 7 || !strings.Contains(err.Error(), "p (is a FIFO)") || !strings.HasSuffix(err.Error(), "; AllowExec and AllowSpecial commit them") {
-		t.Errorf("nothing else is left: %v", err)
+		t.Errorf("the error for a session with held changes only: %v", err)
 	}
 	var se *SpecialError
 	if err := s.CommitWith(context.Background(), CommitOptions{AllowExec: true}); !errors.As(err, &se) {
@@ -637,7 +637,7 @@ func TestDiscard(t *testing.T) {
 		t.Errorf("left: %v, state %v", left, s.State())
 	}
 	if err := s.Undo(t.Context(), UndoOptions{}); !errors.Is(err, ErrNoCommit) {
-		t.Errorf("what is gone for good: %v", err)
+		t.Errorf("undo of a discard that cannot be undone: %v", err)
 	}
 	if err := s.Remove(); err != nil {
 		t.Fatal(err)

@@ -60,11 +60,11 @@ func TestClearScratch(t *testing.T) {
 	first := number()
 	end(begin(), "")
 	if number() != first {
-		t.Error("what nothing was written to was made again")
+		t.Error("an unused scratch directory was made again")
 	}
 	end(begin(), "upper2/new")
 	if _, err := os.Stat(top); !os.IsNotExist(err) {
-		t.Errorf("what was written to is there: %v", err)
+		t.Errorf("a used scratch directory is left: %v", err)
 	}
 	list := begin()
 	if err := unix.Setxattr(filepath.Join(top, "upper2"), "user.x", []byte("1"), 0); err != nil {
@@ -72,7 +72,7 @@ func TestClearScratch(t *testing.T) {
 	}
 	end(list, "")
 	if _, err := os.Stat(top); !os.IsNotExist(err) {
-		t.Errorf("a directory that was given an attribute is there: %v", err)
+		t.Errorf("a scratch directory with an attribute is left: %v", err)
 	}
 	end(begin(), "")
 	begin()
@@ -82,13 +82,13 @@ func TestClearScratch(t *testing.T) {
 	// The command was never told to be over.
 	begin()
 	if _, err := os.Stat(filepath.Join(top, "upper1/new")); !os.IsNotExist(err) {
-		t.Errorf("what was written is there for the next command: %v", err)
+		t.Errorf("the next command sees what was written: %v", err)
 	}
 	end(nil, "")
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(top); !os.IsNotExist(err) {
-		t.Errorf("left of a closed session: %v", err)
+		t.Errorf("a closed session leaves its scratch directory: %v", err)
 	}
 }

@@ -425,7 +425,7 @@ func (w *modelWorker) check(id string, s *Session) error {
 	}
 	if mark := w.marks[id]; mark != "" {
 		if _, err := os.Stat(mark); err != nil {
-			return fmt.Errorf("somebody was in the session's scratch directory: %w", err)
+			return fmt.Errorf("another process changed the session's scratch directory: %w", err)
 		}
 	}
 	return w.checkFiles(p.Project)
@@ -496,7 +496,7 @@ func (w *modelWorker) commit(id string, s *Session, paths []string, all bool) er
 	err := meanwhile(s, func() error { return s.CommitWith(context.Background(), o) })
 	switch {
 	case err == nil && must:
-		return fmt.Errorf("%w: commit of %q in %s went over a change", errModel, paths, id)
+		return fmt.Errorf("%w: commit of %q in %s overwrote a change", errModel, paths, id)
 	case err == nil:
 		w.applied(id, paths)
 		w.Trace[len(w.Trace)-1].Op = "committed"
@@ -530,7 +530,7 @@ func (w *modelWorker) undo(id string, s *Session) error {
 	err := meanwhile(s, func() error { return s.Undo(context.Background(), UndoOptions{}) })
 	switch {
 	case err == nil && must:
-		return fmt.Errorf("%w: undo of %s went over a change", errModel, id)
+		return fmt.Errorf("%w: undo of %s overwrote a change", errModel, id)
 	case err == nil:
 		w.undone(id)
 		w.Trace[len(w.Trace)-1].Op = "undone"

@@ -104,13 +104,13 @@ func TestSpare(t *testing.T) {
 	}
 	if again, err := Open(state, info.ID[:20]); err == nil {
 		again.Close()
-		t.Error("it is not locked")
+		t.Error("the session is not locked")
 	}
 	if names := entries(t, state); len(names) != 1 {
 		t.Errorf("the state directory holds %q", names)
 	}
 	if sp, err = s.Retire(); err != nil || sp.Ready() {
-		t.Errorf("what was written to is a spare (%v)", err)
+		t.Errorf("a session that was written to is a spare (%v)", err)
 	}
 	if err := sp.Remove(); err != nil {
 		t.Error(err)
@@ -163,7 +163,7 @@ func TestNoSpare(t *testing.T) {
 				t.Fatal(err)
 			}
 			if sp.Ready() != test.fits {
-				t.Errorf("it is a spare: %v", sp.Ready())
+				t.Errorf("spare: %v", sp.Ready())
 			}
 			next, err := Create(Options{Roots: []string{project}, Dir: state, Spare: sp})
 			if err != nil {

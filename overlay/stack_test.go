@@ -123,7 +123,7 @@ func TestStackRefused(t *testing.T) {
 		return err
 	}
 	if err := begin(one.ID(), root); !errors.Is(err, ErrBusy) {
-		t.Errorf("on one that is in use: %v", err)
+		t.Errorf("on a session that is in use: %v", err)
 	}
 	if err := one.Close(); err != nil {
 		t.Fatal(err)
@@ -145,6 +145,6 @@ func TestStackRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := begin(one.ID(), root); err == nil || !strings.Contains(err.Error(), "was discarded") {
-		t.Errorf("on a discarded one: %v", err)
+		t.Errorf("on a discarded session: %v", err)
 	}
 }

@@ -81,7 +81,7 @@ func TestTaken(t *testing.T) {
 	s, root, wrote := takeScene(t)
 	upper := s.Roots()[0].Upper
 	if marksBelow(t, upper) == nil {
-		t.Error("nothing that was written has a mark")
+		t.Error("the control: no written file has a mark")
 	}
 	project, session := prints(t, root), prints(t, upper)
 	commitAll(t, s)
@@ -183,7 +183,7 @@ func TestTakenOpen(t *testing.T) {
 			write()
 			data, err := os.ReadFile(filepath.Join(root, "big"))
 			if err != nil || bytes.HasPrefix(data, []byte("later")) {
-				t.Errorf("what was written later is in the project, %v", err)
+				t.Errorf("a later write reached the project, %v", err)
 			}
 		})
 	}

@@ -61,12 +61,12 @@ func TestMountedUntil(t *testing.T) {
 				}()
 				synctest.Wait()
 				if done == c.waits {
-					t.Errorf("it has ended before the unmount: %v", done)
+					t.Errorf("ended before the unmount: %v", done)
 				}
 				close(unmounted)
 				synctest.Wait()
 				if !done {
-					t.Error("it waits after the unmount")
+					t.Error("still waits after the unmount")
 				}
 				s.MountedUntil(nil)
 			})

@@ -41,14 +41,14 @@ func TestDirectoriesThatAreLinks(t *testing.T) {
 				t.Error("it was followed")
 			}
 			if _, err := p.Clean(ctx); err == nil {
-				t.Error("it was followed by Clean")
+				t.Error("Clean followed the link")
 			}
 			if names, _ := os.ReadDir(victim); len(names) > 0 {
 				t.Errorf("there is %v", names)
 			}
 			p.must(os.WriteFile(filepath.Join(link, "control"), nil, 0o600))
 			if names, _ := os.ReadDir(victim); len(names) != 1 {
-				t.Error("the control does not follow it")
+				t.Error("the control does not follow the link")
 			}
 		})
 	}
@@ -167,14 +167,14 @@ func TestNoRegularFile(t *testing.T) {
 			return os.NewFile(uintptr(fd), c.Name()), nil
 		})
 		if err == nil {
-			t.Errorf("%s: it was copied", what)
+			t.Errorf("%s: the file was copied", what)
 		}
 		if err := p.Scan(ctx, p.root); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 		v := Version{Path: p.at("secret"), Copy: "x", Before: true}
 		if _, err := p.Restore(ctx, v, p.at("a")); err == nil {
-			t.Errorf("%s: it was replaced", what)
+			t.Errorf("%s: the file was replaced", what)
 		}
 	}
 	if names, _ := os.ReadDir(filepath.Join(p.o.Cache, editedName)); len(names) > 0 {
@@ -248,7 +248,7 @@ func TestCleanRemovesNothingElse(t *testing.T) {
 		}
 	}
 	if gone != 2 { // the backup, and the version before
-		t.Errorf("%d are gone; there is\n%s", gone, after)
+		t.Errorf("%d are gone; these are left:\n%s", gone, after)
 	}
 }
 
@@ -268,12 +268,12 @@ func TestHalfABackup(t *testing.T) {
 	}
 	p.clean()
 	if _, err := os.Lstat(half); err != nil {
-		t.Errorf("it may be somebody's who is making it: %v", err)
+		t.Errorf("a young file, which another process may be writing, was removed: %v", err)
 	}
 	p.after(2 * orphanAge)
 	p.clean()
 	if _, err := os.Lstat(half); err == nil {
-		t.Error("it is still there")
+		t.Error("the old file is still there")
 	}
 }
 

@@ -157,7 +157,7 @@ func TestSeveralProcesses(t *testing.T) {
 	p.clean()
 	names, err := os.ReadDir(filepath.Join(p.o.Cache, editedName))
 	if err != nil || len(names) != 1 {
-		t.Errorf("one file and one day, and there are %v, %v", names, err)
+		t.Errorf("one file on one day has the backups %v, %v", names, err)
 	}
 }
 
@@ -280,7 +280,7 @@ func TestMergedTwice(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	if _, err := os.Lstat(filepath.Join(p.o.Dir, mergingName)); err == nil {
-		t.Error("it is still there")
+		t.Error("the merging journal is still there")
 	}
 }
 
@@ -291,13 +291,13 @@ func TestStateDirectoryRemoved(t *testing.T) {
 	p.must(os.RemoveAll(p.o.Dir))
 	if _, err := p.Record(ctx, Execution{}, nil, nil); err == nil {
 		if len(p.executions(Filter{})) != 1 {
-			t.Error("it is said to be recorded, and is not")
+			t.Error("Record succeeds, but records nothing")
 		}
 	}
 	p.reopen()
 	p.record(Execution{})
 	if len(p.executions(Filter{})) != 1 {
-		t.Error("it does not recover")
+		t.Error("the registry does not recover")
 	}
 }
 

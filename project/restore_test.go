@@ -38,7 +38,7 @@ func TestRestore(t *testing.T) {
 		t.Errorf("%q, %v", p.read(p.at("d/a")), fi.Mode())
 	}
 	if p.read(out.Saved) != "two" {
-		t.Error("what was there is lost")
+		t.Error("the replaced version is lost")
 	}
 	// And back again.
 	v, err = Choose(p.versions("d/a"), "", out.Execution)
@@ -62,7 +62,7 @@ func TestRestoreDeleted(t *testing.T) {
 	p.must(os.RemoveAll(p.at("d")))
 	p.must(p.Committed(ctx, "s", true, []Change{dir}))
 	if f := p.file("d/e/a"); !f.Deleted {
-		t.Errorf("a directory stands for what was in it: %+v", f)
+		t.Errorf("a deleted directory does not mark its files as deleted: %+v", f)
 	}
 	v, err := Choose(p.versions("d/e/a"), time.Now().Format(dateLayout), "")
 	p.must(err)

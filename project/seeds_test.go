@@ -281,7 +281,7 @@ func TestScanForgetsOnlyWhatNobodyCanWantBack(t *testing.T) {
 		t.Errorf("backup: %v", err)
 	}
 	if f := p.file("deleted"); !f.Deleted {
-		t.Errorf("a scan drops no record that is marked: %+v", f)
+		t.Errorf("after the scan, the record is not marked as deleted: %+v", f)
 	}
 	if c := p.clean(); c.Files != 1 {
 		t.Errorf("%+v", c)

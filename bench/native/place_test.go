@@ -31,7 +31,7 @@ func TestPlace(t *testing.T) {
 		t.Setenv("TMPDIR", "/tmp")
 		t.Setenv("XDG_CACHE_HOME", "/dev")
 		if got, err := place(); err == nil {
-			t.Errorf("nothing but private places: %q", got)
+			t.Errorf("place() = %q, although all candidates are private", got)
 		}
 	}
 }

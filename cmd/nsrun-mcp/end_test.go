@@ -65,7 +65,7 @@ func TestPipe(t *testing.T) {
 			var out, said bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &said
 			if err := cmd.Run(); err != nil || said.Len() > 0 {
-				t.Errorf("%s: %v, the server said %q", name, err, said.String())
+				t.Errorf("%s: %v, standard error %q", name, err, said.String())
 			}
 			got := map[string]string{}
 			for line := range strings.Lines(out.String()) {
@@ -86,12 +86,12 @@ func TestPipe(t *testing.T) {
 				}
 			}
 			if len(got) != len(c.want) {
-				t.Errorf("%s: there are the answers %.500q", name, got)
+				t.Errorf("%s: more answers: %.500q", name, got)
 			}
 		}
 	}
 	if running("3000.5") {
-		t.Error("a command that was taken back runs")
+		t.Error("a cancelled command runs")
 	}
 }
 

@@ -44,7 +44,7 @@ func TestHeld(t *testing.T) {
 		if k.Trigger != "" && latercases.Has(k.Needs) {
 			out, _ := latercases.Outside(project, k.Trigger)
 			if latercases.Ran(project) {
-				t.Errorf("%s: it was executed\n%s", k.Name, out)
+				t.Errorf("%s: the file was executed\n%s", k.Name, out)
 			}
 		}
 		c.close()

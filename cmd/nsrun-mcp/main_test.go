@@ -335,13 +335,13 @@ func (r *raw) answer(id string) string {
 		select {
 		case line, ok := <-r.lines:
 			if !ok {
-				r.t.Fatalf("the server ended; it said %s", r.stderr.String())
+				r.t.Fatalf("the server ended; standard error: %s", r.stderr.String())
 			}
 			var m struct {
 				ID json.RawMessage `json:"id"`
 			}
 			if err := json.Unmarshal([]byte(line), &m); err != nil {
-				r.t.Errorf("standard output has the line %q", line)
+				r.t.Errorf("unexpected line on standard output: %q", line)
 			} else if string(m.ID) == id {
 				return line
 			}

@@ -42,7 +42,7 @@ func TestTool(t *testing.T) {
 			"set the `network` parameter to `true`", "asked every time", "A command is ended after 10m0s", p.at("bin"), "the project when the command has ended",
 		} {
 			if !strings.Contains(tool.Description, want) {
-				t.Errorf("the description says nothing of %q:\n%s", want, tool.Description)
+				t.Errorf("the description does not mention %q:\n%s", want, tool.Description)
 			}
 		}
 		schema := tool.InputSchema.(map[string]any)
@@ -91,22 +91,22 @@ func TestSchema(t *testing.T) {
 		return list
 	}
 	if want := keys(report{}); !reflect.DeepEqual(schema.Required, want) {
-		t.Errorf("required are %v, and there are %v", schema.Required, want)
+		t.Errorf("the required keys are %v, the type has %v", schema.Required, want)
 	}
 	for _, name := range schema.Required {
 		if _, ok := schema.Properties[name]; !ok {
-			t.Errorf("nothing is said of %s", name)
+			t.Errorf("the schema does not describe %s", name)
 		}
 	}
 	change := schema.Properties["changes"].Items.Properties
 	for _, name := range keys(reflect.New(reflect.TypeOf(report{}.Changes).Elem()).Elem().Interface()) {
 		if _, ok := change[name]; !ok {
-			t.Errorf("nothing is said of %s of a change", name)
+			t.Errorf("the schema does not describe %s of a change", name)
 		}
 		delete(change, name)
 	}
 	if len(change) > 0 {
-		t.Errorf("a change does not have %v", change)
+		t.Errorf("a change has no %v", change)
 	}
 }
 
@@ -177,7 +177,7 @@ func TestWorkingDir(t *testing.T) {
 		t.Errorf("the playground has %q, %v", b, err)
 	}
 	if got := p.sessions(); len(got) != 0 {
-		t.Errorf("there are the sessions %q", got)
+		t.Errorf("sessions: %q", got)
 	}
 }
 
@@ -200,7 +200,7 @@ func TestPolicies(t *testing.T) {
 	}
 	c.close()
 	if got := p.sessions(); len(got) != 1 || filepath.Base(got[0]) != r.Session {
-		t.Errorf("--keep left %q, and said %s", got, r.Session)
+		t.Errorf("--keep left the sessions %q, and reported %s", got, r.Session)
 	}
 	c = p.connect("", nil, "--text-only", "--project", p.at("other"), "--project", p.at("p"))
 	res := c.call(args{"command": "pwd; echo 2 >" + p.at("p/g")})
@@ -280,7 +280,7 @@ func TestLoser(t *testing.T) {
 func TestRefusedNetwork(t *testing.T) {
 	p := newPlace(t)
 	if _, err := exec.LookPath("bash"); err != nil {
-		testenv.Skip(t, "bash", "nothing else opens a connection")
+		testenv.Skip(t, "bash", "the test opens connections with bash")
 	}
 	c := p.connect("", nil)
 	notes := func(c client, command string) (list []string) {
@@ -326,7 +326,7 @@ func TestRules(t *testing.T) {
 	}
 	list, err := c.ListTools(t.Context(), nil)
 	if err != nil || !strings.Contains(list.Tools[0].Description, "network but "+rule) || !strings.Contains(c.InitializeResult().Instructions, rule) {
-		t.Errorf("%v: the rule is not said", err)
+		t.Errorf("%v: the description does not name the rule", err)
 	}
 	l, err := net.Listen("unix", p.at("s"))
 	if err != nil {
@@ -393,7 +393,7 @@ func (a *asked) options(action string, err error) *mcp.ClientOptions {
 func listen(t *testing.T) (command string) {
 	t.Helper()
 	if _, err := exec.LookPath("bash"); err != nil {
-		testenv.Skip(t, "bash", "nothing else opens a connection")
+		testenv.Skip(t, "bash", "the test opens connections with bash")
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -502,7 +502,7 @@ func TestClientThatCannotAsk(t *testing.T) {
 				t.Errorf("%s: %q", version, text(res))
 			}
 			if p.content("p/ran") != "-" {
-				t.Errorf("%s: it was run", version)
+				t.Errorf("%s: the command was run", version)
 			}
 			c.close()
 		}
@@ -602,7 +602,7 @@ func TestCancel(t *testing.T) {
 		c.close()
 	}
 	if got := p.sessions(); len(got) != 0 {
-		t.Errorf("there are the sessions %q", got)
+		t.Errorf("sessions: %q", got)
 	}
 }
 
@@ -638,11 +638,11 @@ func TestDisconnect(t *testing.T) {
 		want := map[string]int{"kill": -1, "grace": exitFailed}[name]
 		said := map[string]string{"grace": "nsrun: mcp: " + errGrace.Error() + "\n"}[name]
 		if code != want || r.stderr.String() != said {
-			t.Errorf("%s: the server ended with %v, and said %q", name, err, r.stderr.String())
+			t.Errorf("%s: the server ended with %v, standard error %q", name, err, r.stderr.String())
 		}
 		testenv.Eventually(t, name+": nothing of the commands runs", func() bool { return !running(word) })
 		if left := p.sessions(); name != "kill" && len(left) != 0 {
-			t.Errorf("%s: there are the sessions %q", name, left)
+			t.Errorf("%s: sessions: %q", name, left)
 		}
 		for _, s := range p.sessions() { // what a killed server leaves nsrun ls shows
 			if err := os.RemoveAll(s); err != nil {
@@ -855,10 +855,10 @@ func TestNoMessage(t *testing.T) {
 			}
 			_ = r.in.Close()
 			for line := range r.lines {
-				t.Errorf("there is the line %s", line)
+				t.Errorf("unexpected line %s", line)
 			}
 			if err := r.cmd.Wait(); err != nil || r.stderr.String() != "" {
-				t.Errorf("the server ended with %v, and said %q", err, r.stderr.String())
+				t.Errorf("the server ended with %v, standard error %q", err, r.stderr.String())
 			}
 		})
 	}
@@ -913,7 +913,7 @@ func TestFlood(t *testing.T) {
 	for range r.lines {
 	}
 	if err := r.cmd.Wait(); err != nil || r.stderr.String() != "" {
-		t.Errorf("the server ended with %v, and said %.500q", err, r.stderr.String())
+		t.Errorf("the server ended with %v, standard error %.500q", err, r.stderr.String())
 	}
 }
 

@@ -37,7 +37,7 @@ func TestAbsent(t *testing.T) {
 			l.want(l.sh("cd; cat .npmrc .config/pip/pip.conf .m2/settings.xml", flags...), "registry=https://npm.example.org/\n[global]\nindex-url = https://pypi.example.org/simple\n"+
 				"<settings>\n<mirrors>\n<mirror>\n<url>https://maven.example.org/</url>\n</mirror>\n</mirrors>\n</settings>")
 			if out := l.sh("grep -rs "+hush+" $HOME || true", flags...); out != "" {
-				l.t.Errorf("to be seen with %q:\n%s", flags, out)
+				l.t.Errorf("the secret is visible with %q:\n%s", flags, out)
 			}
 		}
 		// Control: outside, and with a rule, it is there.

@@ -81,7 +81,7 @@ func TestAgentAsks(t *testing.T) {
 			s.Await(askAgent)
 			s.Await("[yes/N] ")
 			if !strings.Contains(s.Screen(), "\x1b[!p") {
-				t.Error("the terminal is not made as usual before the question")
+				t.Error("the terminal is not reset before the question")
 			}
 			s.Type(c.type_)
 			want := "NOT SIGNED"
@@ -114,7 +114,7 @@ while [ ! -e stolen ]; do sleep .01; done; `
 	s.Type("yes\n")
 	s.Await("IT IS SIGNED")
 	if rest := after(); strings.Contains(rest, "stolen: yes") {
-		t.Errorf("the answer was read by the command: %q", rest)
+		t.Errorf("the command read the answer: %q", rest)
 	}
 	_ = s.cmd.Process.Kill()
 }

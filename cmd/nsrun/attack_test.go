@@ -267,7 +267,7 @@ func TestHostileDev(t *testing.T) {
 			// Right, or refused.
 			if got.out == "device\n1:3\n" && got.status == 0 {
 				if hostile != "control" {
-					t.Errorf("%s, %q: where is the device from?", hostile, inner)
+					t.Errorf("%s, %q: the device is unexpected", hostile, inner)
 				}
 			} else if hostile == "control" || got.status != 1 && got.status != 125 || strings.Contains(got.out, "0:0") {
 				t.Errorf("%s, %q: status %d\n%s", hostile, inner, got.status, got.out)

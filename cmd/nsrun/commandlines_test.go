@@ -17,7 +17,7 @@ func TestCommandLines(t *testing.T) {
 	bin := installed(t)
 	for _, name := range []string{"/lib64", "/etc/resolv.conf", "/etc/ssl"} {
 		if _, err := os.Stat(name); err != nil {
-			testenv.Skip(t, name, "the command lines bind it")
+			testenv.Skip(t, name, "the command lines need it as a bind source")
 		}
 	}
 	for name, c := range map[string]struct{ line, out, made string }{

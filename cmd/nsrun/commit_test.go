@@ -129,14 +129,14 @@ func TestInterruptedCommit(t *testing.T) {
 			}
 		case 0:
 			if !c.committed(t) {
-				t.Fatal("it is not committed")
+				t.Fatal("the session is not committed")
 			}
 			return
 		default:
 			t.Fatalf("exit status %d", status)
 		}
 		if c.underway() {
-			t.Error("it is still under way")
+			t.Error("the commit is still in progress")
 		}
 	}
 }
@@ -159,7 +159,7 @@ func TestKilledCommit(t *testing.T) {
 		status, out := nsrunIn(t, c.project, c.env, verb...)
 		told = strings.Contains(out, "was interrupted: ")
 		if status != 0 || c.underway() {
-			t.Fatalf("status %d, still under way: %v\n%s", status, c.underway(), out)
+			t.Fatalf("status %d, still in progress: %v\n%s", status, c.underway(), out)
 		}
 		if again, out := nsrunIn(t, c.project, c.env, verb...); again != 0 || strings.Contains(out, "interrupted") {
 			t.Errorf("status %d\n%s", again, out)

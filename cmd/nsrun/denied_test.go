@@ -144,7 +144,7 @@ func TestWhy(t *testing.T) {
 			}
 			name, value, _ := strings.Cut(flag, " ")
 			if status, denied, _ := why(t, bin, dir, command, name, value); status != 0 {
-				t.Errorf("with %s: status %d, %+v", flag, status, denied)
+				t.Errorf("with the flag %s: status %d, %+v", flag, status, denied)
 			}
 		})
 	}

@@ -207,7 +207,7 @@ func TestArgumentsChanged(t *testing.T) {
 		}
 	}
 	if len(seen) != 2 {
-		t.Errorf("the file was never changed in time: %v", seen)
+		t.Errorf("the exchange of the file never mattered: %v", seen)
 	}
 
 	// A filter, and a file's content, are what they were when they were read: the
@@ -339,7 +339,7 @@ func TestForgedReports(t *testing.T) {
 		}
 	}
 	if !testenv.Alive(victim.Process.Pid) {
-		t.Error("somebody killed another process")
+		t.Error("another process was killed")
 	}
 	// Control: the first of them could be forged at all.
 	if got := runs(t, bin, "nsrun", command("--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "sh", "-c", forge)); !strings.Contains(got.out, "forged") {

@@ -92,7 +92,7 @@ func TestFix(t *testing.T) {
 		}
 		p.Await("do that? [y/N]")
 		if strings.Contains(p.Screen(), "done") {
-			t.Error("it was done before the answer")
+			t.Error("doctor made the change before the answer")
 		}
 		p.Type(answer + "\n")
 		p.Await("FINE")

@@ -49,7 +49,7 @@ func TestHeld(t *testing.T) {
 		if c.Trigger != "" && latercases.Has(c.Needs) {
 			out, _ := latercases.Outside(p, c.Trigger)
 			if latercases.Ran(p) {
-				t.Errorf("%s: it was executed\n%s", c.Name, out)
+				t.Errorf("%s: the file was executed\n%s", c.Name, out)
 			}
 		}
 		if status, out := nsrunIn(t, p, env, "commit", "--theirs", "last"); status != console.ExitFailed || !strings.Contains(out, "nsrun: nothing was done\n") {

@@ -286,7 +286,7 @@ func TestHomeBound(t *testing.T) {
 			l.t.Fatal(err)
 		}
 		if status, out := l.in("p", "run", "--discard", "--", "true"); status == 0 && !strings.Contains(out, "home_size") {
-			l.t.Errorf("a project's file that nobody trusts makes the layer larger: status %d\n%s", status, out)
+			l.t.Errorf("an untrusted file of a project raises the limit of the layer: status %d\n%s", status, out)
 		}
 		if status, out := l.in("p", "run", "--home-size", "0", "--", "true"); status != 125 || !strings.Contains(out, "must not be zero") {
 			l.t.Errorf("status %d\n%s", status, out)

@@ -113,7 +113,7 @@ func TestContainer(t *testing.T) {
 		t.Errorf("keep: status %d\n%s", got.status, got.out)
 	}
 	if got := inContainer(t, bin, dir, containerFilter(), "run", "-q", "--session", "last", "--commit", "--", "/bin/sh", "-c", "cat k; echo more >>k"); got.status != 0 || !strings.Contains(got.out, "kept\n") {
-		t.Errorf("its second command: status %d\n%s", got.status, got.out)
+		t.Errorf("the second command: status %d\n%s", got.status, got.out)
 	}
 	if b, err := os.ReadFile(filepath.Join(dir, "project/k")); string(b) != "kept\nmore\n" {
 		t.Errorf("after the commit: %q, %v", b, err)
@@ -196,7 +196,7 @@ func TestLandlockKilled(t *testing.T) {
 	}
 	n := left(start("/bin/sh", "-c", script), syscall.SIGKILL)
 	if !testenv.Alive(n) {
-		t.Error("the control: it ended by itself")
+		t.Error("the control: the process ended by itself")
 	}
 	_ = syscall.Kill(-n, syscall.SIGKILL)
 	testenv.Eventually(t, "the end of the control", func() bool { return !testenv.Alive(n) })

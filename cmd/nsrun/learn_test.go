@@ -227,7 +227,7 @@ func (l *learning) learnCase(t *testing.T, words, flags, want []string) {
 		t.Errorf("a file was overwritten: %s", again.out)
 	}
 	if r := l.under(t, text, words); r.status != 0 {
-		t.Errorf("with it: status %d: %s\n%s", r.status, r.out, text)
+		t.Errorf("with the learned file: status %d: %s\n%s", r.status, r.out, text)
 	}
 	for _, line := range elements(text) {
 		if r := l.under(t, strings.Replace(text, line, "", 1), words); r.status == 0 {

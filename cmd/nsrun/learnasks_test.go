@@ -57,7 +57,7 @@ func TestLearnAsks(t *testing.T) {
 		}
 	}
 	if r := l.under(t, string(b), words); r.status != 0 {
-		t.Errorf("with it: status %d: %s", r.status, r.out)
+		t.Errorf("with the learned file: status %d: %s", r.status, r.out)
 	}
 	for _, line := range elements(string(b)) {
 		if r := l.under(t, strings.Replace(string(b), line, "", 1), words); r.status == 0 {

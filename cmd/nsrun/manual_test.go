@@ -31,7 +31,7 @@ func TestGenerated(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		} else if string(got) != want {
-			t.Errorf("%s is not what the tables say: make generate", name)
+			t.Errorf("%s does not match the tables: run make generate", name)
 		}
 	}
 }
@@ -46,6 +46,6 @@ func TestVerbs(t *testing.T) {
 		t.Error("an option is a verb")
 	}
 	if list := manual.Unknown(manualVerbs()); len(list) > 0 {
-		t.Errorf("internal/manual/kind.go does not know %q: say there how completions go on with it", list)
+		t.Errorf("internal/manual/kind.go does not know %q: add how completions complete it", list)
 	}
 }

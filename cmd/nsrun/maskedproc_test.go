@@ -60,7 +60,7 @@ status=$?; kill $v; exit $status`
 		t.Errorf("the control: status %d\n%s", got.status, got.out)
 	}
 	if got := run(none, nil, "sandbox", sandboxed...); got.status != 0 || strings.Contains(got.out, "sleep 1000") || strings.Contains(got.out, "of its own") {
-		t.Errorf("nothing is masked: status %d\n%s", got.status, got.out)
+		t.Errorf("with nothing masked: status %d\n%s", got.status, got.out)
 	}
 }
 

@@ -248,7 +248,7 @@ func TestModesLeftOn(t *testing.T) {
 		control.write(seq)
 		control.write("nsrun: A new")
 		if control.String() == "" && control.text.String() == "nsrun: A new" {
-			t.Errorf("control: %q leaves nothing on", seq)
+			t.Errorf("control: %q leaves no mode on", seq)
 		}
 		s := atTerminal(t, "run", "--", "sh", "-c", `printf %b "$1"; : >new`, "sh", octals(seq))
 		s.Await("[c/d/K] ")
@@ -262,7 +262,7 @@ func TestModesLeftOn(t *testing.T) {
 		m := newModel()
 		before, after, found := strings.Cut(screen, "nsrun: A new")
 		if m.write(before); !found || m.String() != "" {
-			t.Errorf("%q: our first line comes while %s; the terminal got %q", seq, m, screen)
+			t.Errorf("%q: nsrun prints its first line while %s; the terminal got %q", seq, m, screen)
 		}
 		m.write("nsrun: A new" + after)
 		if got := m.text.String(); !strings.Contains(got, "nsrun: A new\r\n") || !strings.Contains(got, "[c/d/K] d\r\nnsrun: discarded 1 change") {
@@ -300,7 +300,7 @@ func TestModesBesideOthers(t *testing.T) {
 	m := newModel()
 	before, _, _ := strings.Cut(s.Screen(), "nsrun: A new")
 	if m.write(before); m.String() != "" {
-		t.Errorf("all is ours, and %s", m)
+		t.Errorf("nsrun's own output leaves modes on: %s", m)
 	}
 	testenv.Leaks(t, reap)
 	bin, dir := installed(t), testenv.Dir(t)

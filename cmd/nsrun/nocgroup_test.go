@@ -56,7 +56,7 @@ func TestLimitsWithoutCgroups(t *testing.T) {
 				out, _ := cmd.CombinedOutput()
 				status, said := cmd.ProcessState.ExitCode(), string(out)
 				if testenv.Root() && !strings.Contains(said, "memory limit 96 MiB is enforced by nsrun itself") {
-					t.Errorf("nothing says how it is held: %s", said)
+					t.Errorf("no notice says what enforces the limit: %s", said)
 				}
 				reached := strings.Contains(said, "killed: "+c.want+" limit")
 				switch byKernel := c.want == "process" && !strings.Contains(said, "process limit 100 processes is enforced by nsrun itself"); {

@@ -41,7 +41,7 @@ func TestSpelling(t *testing.T) {
 			continue
 		}
 		if got := nsrun("--block", s.block, "--", "cat", s.file); got.status != 1 || !strings.Contains(got.out, "Permission denied") {
-			t.Errorf("--block %q, cat %q: status %d\n%s", s.block, s.file, got.status, got.out)
+			t.Errorf("with --block %q, cat %q: status %d\n%s", s.block, s.file, got.status, got.out)
 		}
 		// A name that only looks alike is another file.
 		if got := nsrun("--block", s.block, "--", "cat", "src/Secret/f", "src/secre\u0301t/f"); got.out != "otherother" && s.block != "src/secr?t" {

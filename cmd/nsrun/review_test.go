@@ -308,7 +308,7 @@ func TestReviewQuit(t *testing.T) {
 			}
 			out, err := r.nsrun("show")
 			if err != nil || !strings.Contains(out, "A zlast") {
-				t.Errorf("the session is not what it was: %v\n%s", err, out)
+				t.Errorf("the session has changed: %v\n%s", err, out)
 			}
 		})
 	}
@@ -544,7 +544,7 @@ func TestReviewPaste(t *testing.T) {
 	r.Type("\rq")
 	r.ended(0)
 	if r.has("zlast") {
-		t.Error("what was pasted has committed something")
+		t.Error("pasted text committed something")
 	}
 }
 
@@ -693,7 +693,7 @@ func TestReviewHostile(t *testing.T) {
 	r.Type("y")
 	r.ended(0)
 	if !r.has("star*[x]") || !r.has("esc\x1b]0;title\x07") || !r.has("bad\xff\xfeutf") {
-		t.Error("not all was committed")
+		t.Error("the commit is not complete")
 	}
 	if w := r.window(); w.wrong != "" {
 		t.Error(w.wrong)

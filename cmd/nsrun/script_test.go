@@ -438,7 +438,7 @@ func lookup(ts *testscript.TestScript, file, path string) any {
 		case map[string]any:
 			next, ok := at[key]
 			if !ok {
-				ts.Fatalf("%s: there is no %s", path, key)
+				ts.Fatalf("%s: no key %s", path, key)
 			}
 			v = next
 		case []any:
@@ -448,7 +448,7 @@ func lookup(ts *testscript.TestScript, file, path string) any {
 			}
 			v = at[i]
 		default:
-			ts.Fatalf("%s: nothing can be in %v", path, v)
+			ts.Fatalf("%s: %v has no elements", path, v)
 		}
 	}
 	return v

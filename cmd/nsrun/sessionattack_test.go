@@ -111,7 +111,7 @@ func TestAttack31Names(t *testing.T) {
 		}
 		for line := range strings.Lines(text) {
 			if line = strings.TrimPrefix(line, "nsrun: "); strings.HasPrefix(line, "D ") || strings.HasPrefix(line, "D\t") {
-				t.Errorf("%s: a deletion that is none: %q", what, line)
+				t.Errorf("%s: a line that looks like a deletion: %q", what, line)
 			}
 		}
 	}
@@ -160,7 +160,7 @@ func TestAttack32Flood(t *testing.T) {
 	for what, text := range list {
 		for _, name := range []string{"zz/important", "zz/dir"} {
 			if !strings.Contains(text, name) {
-				t.Errorf("%s does not tell of %s:\n%.2000s", what, name, text)
+				t.Errorf("%s does not show %s:\n%.2000s", what, name, text)
 			}
 		}
 	}
@@ -178,7 +178,7 @@ func TestAttack32Flood(t *testing.T) {
 	}
 	// Control: in the order of names it comes after everything else.
 	if i := slices.IndexFunc(shown.Changes, func(c jsonform.Change) bool { return c.Path == "zz/important" }); i < 1000 {
-		t.Errorf("the control: it is number %d", i)
+		t.Errorf("the control: the change is number %d", i)
 	}
 }
 
@@ -252,7 +252,7 @@ func TestAttack35Upper(t *testing.T) {
 		t.Errorf("changes: %q", got)
 	}
 	if !strings.Contains(out, "upper /") {
-		t.Errorf("no path was tried\n%s", out)
+		t.Errorf("the commit tried no path\n%s", out)
 	}
 	// Control: who reaches it makes changes that nobody made.
 	if err := os.WriteFile(filepath.Join(d.upper(), "planted"), nil, 0o644); err != nil {

@@ -39,7 +39,7 @@ func raceRuns(t *testing.T, runs int, outcome func(i int) string, want ...string
 	}
 	t.Log(seen)
 	if missing() {
-		t.Errorf("not all of %q were seen: the exchange was never in the way", want)
+		t.Errorf("not all of %q were seen: the exchange never hit the right moment", want)
 	}
 }
 

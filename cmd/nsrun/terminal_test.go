@@ -192,7 +192,7 @@ func TestDuration(t *testing.T) {
 	}
 	var r report
 	if err := json.Unmarshal(b, &r); err != nil || r.DurationMS > asked.Milliseconds() {
-		t.Errorf("%d ms, and %s passed before the question: %v", r.DurationMS, asked, err)
+		t.Errorf("ran %d ms, and %s passed before the question: %v", r.DurationMS, asked, err)
 	}
 }
 
@@ -226,7 +226,7 @@ func TestTypeAhead(t *testing.T) {
 	s.Type("d\n")
 	s.ends(t, 128+int(syscall.SIGINT))
 	if s.has("new") {
-		t.Fatal("nobody said that this is to be committed")
+		t.Fatal("the change was committed without a yes")
 	}
 	s.Await("discarded 1 change")
 }

@@ -295,7 +295,7 @@ func TestOneHost(t *testing.T) {
 		}
 	}
 	if n := other.hits.Load(); n != 0 {
-		t.Errorf("the other host has got %d requests", n)
+		t.Errorf("the other host received %d requests", n)
 	}
 }
 
@@ -363,7 +363,7 @@ func TestStranger(t *testing.T) {
 		t.Error(answer)
 	}
 	if text := <-got; text != "" {
-		t.Errorf("the stranger has read %q", text)
+		t.Errorf("the other program has read %q", text)
 	}
 }
 
@@ -391,7 +391,7 @@ func TestManyConnections(t *testing.T) {
 	more := get()
 	_ = more.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
 	if _, err := more.Read(make([]byte, 1)); !os.IsTimeout(err) {
-		t.Errorf("one more is served: %v", err)
+		t.Errorf("one connection too many is served: %v", err)
 	}
 	all[0].Close()
 	_ = more.SetReadDeadline(time.Now().Add(time.Minute))

@@ -93,7 +93,7 @@ func TestVerdict(t *testing.T) {
 		}
 	}
 	if told == 0 || said == 0 {
-		t.Error("nothing is told of")
+		t.Error("nothing is reported")
 	}
 	if got := verdict(nil, 1, arch, new([6]uint64)); got&seccomp.Action != seccomp.Refuse {
 		t.Errorf("no filter: %#x", got)

@@ -208,7 +208,7 @@ func TestKnown(t *testing.T) {
 		}
 	}
 	if !k.has(one) {
-		t.Error("it is not known")
+		t.Error("the process is not known")
 	}
 	for i := range 3 * len(k.hashes) {
 		k.add(hash("/x", opens, uint32(i+10), unix.ENOENT))

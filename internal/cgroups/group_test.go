@@ -71,7 +71,7 @@ func TestMountTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !g.holdsProcesses() {
-		t.Error("it cannot hold processes")
+		t.Error("the cgroup cannot hold processes")
 	}
 	// Nobody in use is taken away, and nobody's is.
 	clean(g.parent)
@@ -156,12 +156,12 @@ func TestLockedByOthers(t *testing.T) {
 			t.Errorf("lock for reading: %v", err)
 		}
 		if err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &write); err == nil {
-			t.Error("it has a lock for writing")
+			t.Error("the group can be locked for writing")
 		}
 	}
 	lock, err := lockGroup(sys.FD(g.Dir.Fd()), unix.O_RDONLY, unix.F_RDLCK)
 	if err != nil {
-		t.Errorf("nobody else has it: %v", err)
+		t.Errorf("the free group cannot be locked: %v", err)
 	}
 	lock.Close()
 	clean(sys.FD(top.Dir.Fd()))

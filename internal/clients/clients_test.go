@@ -36,7 +36,7 @@ func TestServe(t *testing.T) {
 	<-served
 	<-served
 	if len(served) > 0 {
-		t.Error("three are served where two may be")
+		t.Error("three clients are served at once, and two are allowed")
 	}
 	next <- struct{}{}
 	<-served // the third

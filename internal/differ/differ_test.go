@@ -78,7 +78,7 @@ func TestDifferencesAreDocumented(t *testing.T) {
 			used = used || m.name == name
 		}
 		if !used {
-			t.Errorf("docs/bwrap-differences.md: nothing is meant to be different in %q", name)
+			t.Errorf("docs/bwrap-differences.md: section %q describes no intended difference", name)
 		}
 	}
 }

@@ -91,7 +91,7 @@ func TestForms(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !Same(x, again) || x.Digest() != again.Digest() {
-				t.Error("what was written is not the same")
+				t.Error("the written index differs from the one that was read")
 			}
 			// Without what git found when it looked at the files.
 			m, clashes, err := Merge(x, x, x, MergeOptions{})
@@ -106,7 +106,7 @@ func TestForms(t *testing.T) {
 			}
 			git(t, dir, `git update-index -q --refresh || :`)
 			if y := read(t, dir); !Same(x, y) || x.Digest() != y.Digest() {
-				t.Error("git made something else of it")
+				t.Error("git reads another index")
 			}
 		})
 	}

@@ -47,11 +47,11 @@ func FuzzClient(f *testing.F) {
 					return
 				}
 				if !passed.MatchString(line) {
-					t.Errorf("the agent is told %q", line)
+					t.Errorf("the agent receives %q", line)
 				}
 				if line == "PKSIGN" {
 					if signed++; signed > asked {
-						t.Error("it signs without a yes")
+						t.Error("the proxy has a signature made without a yes")
 					}
 					if !say("INQUIRE PASSPHRASE") {
 						return

@@ -31,7 +31,7 @@ func TestLongBook(t *testing.T) {
 				t.Fatal(err)
 			}
 		} else if got := b.of("d/last", ""); got != "run" {
-			t.Errorf("the last record is of %q", got)
+			t.Errorf("the last record belongs to %q", got)
 		}
 		names = nil
 	}

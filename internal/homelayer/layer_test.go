@@ -268,7 +268,7 @@ func TestBound(t *testing.T) {
 		t.Errorf("%q, %v", removed, err)
 	}
 	if removed, err := l.Bound(5<<19, []string{".npm", ".cache"}, false); err != nil || removed != nil {
-		t.Errorf("it was measured just now: %q, %v", removed, err)
+		t.Errorf("the layer was measured again too soon: %q, %v", removed, err)
 	}
 	ahead := time.Now().Add(1000 * time.Hour) // the clock was set back since
 	if err := os.Chtimes(path+"/"+measuredName, ahead, ahead); err != nil {
@@ -290,7 +290,7 @@ func TestRemove(t *testing.T) {
 	l := take(t, path)
 	testenv.Tree(t, l.Upper(), "a: 1")
 	if err := Remove(path); !errors.Is(err, ErrBusy) {
-		t.Errorf("while it is used: %v", err)
+		t.Errorf("a layer in use: %v", err)
 	}
 	dir := filepath.Dir(path)
 	if list, err := Clean(dir, 0, false); err != nil || len(list) != 0 {
@@ -324,7 +324,7 @@ func TestForeign(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Take(path, "/p", "/", 0o700, false); err == nil {
-		t.Error("others can write to it")
+		t.Error("others can write to the layer")
 	}
 }
 
@@ -391,7 +391,7 @@ func TestManyKilled(t *testing.T) {
 		}
 		l := take(t, path)
 		if l.Lower() != nil {
-			t.Errorf("nobody uses it, and it is not merged: %q", l.Lower())
+			t.Errorf("no command uses the layer, but it is not merged: %q", l.Lower())
 		}
 		for name, what := range readDir(t, filepath.Join(l.Upper(), "own")) {
 			if !strings.HasSuffix(name, ".tmp") && name != what {

@@ -36,7 +36,7 @@ func TestTemp(t *testing.T) {
 	}
 	used.Close()
 	if _, err := os.Lstat(used.Path); err == nil {
-		t.Error("it is there after its end")
+		t.Error("the private directory is left at the end")
 	}
 }
 

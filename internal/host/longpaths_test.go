@@ -17,7 +17,7 @@ import (
 // command could write such a file with --direct, and the next command then did not start.
 func TestLongPaths(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
-		testenv.Skip(t, "git", "there is no git")
+		testenv.Skip(t, "git", "git is not installed")
 	}
 	long := strings.Repeat("/d", 20000)
 	for name, text := range map[string]string{

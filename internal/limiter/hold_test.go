@@ -26,7 +26,7 @@ func hold(t *testing.T, h *Host) *Hold {
 	}
 	if x.own == nil && x.v1 == nil {
 		x.End()
-		testenv.Skip(t, "cgroup controllers", "nsrun holds these limits itself")
+		testenv.Skip(t, "cgroup controllers", "nsrun enforces these limits itself")
 	}
 	return x
 }
@@ -97,7 +97,7 @@ func TestRemoved(t *testing.T) {
 	x.End()
 	first.Close()
 	if _, err := first.Hold(limits.Limits{PIDs: 1}, nil, nil, false); err == nil {
-		t.Error("a closed host holds limits")
+		t.Error("a closed host enforces limits")
 	}
 }
 

@@ -44,7 +44,7 @@ func TestLooksNoFurther(t *testing.T) {
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
 	if err1 != nil || err2 != nil || cmd.Start() != nil {
-		t.Fatal("it does not start")
+		t.Fatal("the command does not start")
 	}
 	_, _ = out.Read(make([]byte, 1))
 	for limit, want := range map[int64]int64{2: 3, 10: 5} {
@@ -63,7 +63,7 @@ func TestRootOfAnother(t *testing.T) {
 	cmd := exec.Command("/bin/cat")
 	in, err := cmd.StdinPipe()
 	if err != nil || cmd.Start() != nil {
-		t.Fatal("it does not start")
+		t.Fatal("the command does not start")
 	}
 	w := usageWatch{pid: cmd.Process.Pid}
 	if root := w.enter([]string{"/proc/" + strconv.Itoa(os.Getpid())}); root != nil {
@@ -100,7 +100,7 @@ func TestBlind(t *testing.T) {
 		t.Fatal(err)
 	}
 	if w.lacks == nil || lacks == nil {
-		t.Errorf("with no descriptor to be had: %+v, %v, %v", u, w.lacks, lacks)
+		t.Errorf("without a free descriptor: %+v, %v, %v", u, w.lacks, lacks)
 	}
 	o := limits.Outcome{Held: limits.Held{Name: limits.PIDs, Value: 1, By: limits.ByRunner}}
 	if w.state(&o); o.Hit || !o.Killed || o.LostText() != "killed: the process limit 1 processes could not be enforced any more: too many open files" {

@@ -74,7 +74,7 @@ func TestNothingIsMissing(t *testing.T) {
 
 func TestUnknown(t *testing.T) {
 	if list := Unknown(someVerbs); len(list) > 0 {
-		t.Errorf("kind.go does not know %q: say there how completions go on with it", list)
+		t.Errorf("kind.go does not know %q: add how completions complete it", list)
 	}
 	odd := []Verb{{Name: "v", Usage: "[-q] [ODD…]", Flags: []Flag{{Name: "f", Arg: "odd"}, {Name: "q"}}}}
 	if list := Unknown(odd); !slices.Equal(list, []string{"ODD… of v", "odd of -f"}) {

@@ -39,7 +39,7 @@ func (k *kept) make(kind string) (err error) {
 	case "passed":
 		fd, err = passed(kind)
 	default:
-		err = fmt.Errorf("no socket is made so: %q", how)
+		err = fmt.Errorf("unknown way to make a socket: %q", how)
 	}
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (k *kept) tryKept(a Attempt) error {
 	}
 	fd, ok := k.connected[proto][a.Addr]
 	if !ok {
-		return fmt.Errorf("nothing is kept of %s %v", proto, a.Addr)
+		return fmt.Errorf("no connected socket for %s %v", proto, a.Addr)
 	}
 	if a.How == "tcp-again" {
 		if err := disconnect(fd); err != nil {

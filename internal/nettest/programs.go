@@ -83,7 +83,7 @@ func (p *program) run(t *testing.T, run Execute) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if n := denied.reached(); n > 0 {
-		t.Errorf("what is denied was reached %d times", n)
+		t.Errorf("the denied server was reached %d times", n)
 	}
 	// The control.
 	c := exec.Command(argv[0], append(argv[1:], denied.addr().String())...)

@@ -166,7 +166,7 @@ func run(t *testing.T, start Start, c netcases.Case) (tried int) {
 				if i < 3 {
 					continue // the machine may have been busy
 				}
-				t.Errorf("%s: the no took %v, for the %d. time", line, took, i)
+				t.Errorf("%s: the refusal took %v, in try %d", line, took, i)
 			}
 			break
 		}

@@ -82,7 +82,7 @@ func TestOpenFile(t *testing.T) {
 				switch {
 				case !user && !root: // all of it is the caller's
 					if !typed {
-						t.Errorf("it is opened, and belongs to no root: %v", err)
+						t.Errorf("a file that does not belong to root is opened: %v", err)
 					}
 				case c.want == "-":
 					if err != nil || text != "content" {

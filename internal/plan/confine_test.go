@@ -84,7 +84,7 @@ func TestConfine(t *testing.T) {
 			continue
 		}
 		if got.Dir != c.dir || !slices.Contains(got.Env, "PWD="+c.dir) || !slices.Contains(got.Env, "TMPDIR="+temp) {
-			t.Errorf("%s: it works in %s, with %q", c.name, got.Dir, got.Env)
+			t.Errorf("%s: the command works in %s, with %q", c.name, got.Dir, got.Env)
 		}
 		for _, want := range strings.Split(c.want, ", ") {
 			if want == "" {
@@ -92,7 +92,7 @@ func TestConfine(t *testing.T) {
 			}
 			mark, name, _ := strings.Cut(want, " ")
 			if a := got.Marks.Access(name); string("-rwd"[a]) != mark {
-				t.Errorf("%s: %s: it is %c, want %s", c.name, name, "-rwd"[a], mark)
+				t.Errorf("%s: %s: access %c, want %s", c.name, name, "-rwd"[a], mark)
 			}
 		}
 	}

@@ -52,7 +52,7 @@ func TestBegun(t *testing.T) {
 				small, maps = pid1(t, file, uid)
 			}
 			if small != (name == "early") {
-				t.Errorf("%s, uid %d: PID 1 is a clone that was made before the runtime was there: %v", name, uid, small)
+				t.Errorf("%s, uid %d: PID 1 was cloned before the runtime started: %v", name, uid, small)
 			}
 			want := fmt.Sprintf("%d %d 1 %d %d 1", uid, uid, uid, uid)
 			if uid == 0 {

@@ -163,10 +163,10 @@ func TestImageFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := f.WriteAt([]byte("x"), 0); err == nil {
-			t.Errorf("%s: it can be written to", place)
+			t.Errorf("%s: the image can be written to", place)
 		}
 		if info, err := f.Stat(); err != nil || info.Sys().(*syscall.Stat_t).Nlink != 0 {
-			t.Errorf("%s: it has a name: %v", place, err)
+			t.Errorf("%s: the image has a name: %v", place, err)
 		}
 		f.Close()
 	}

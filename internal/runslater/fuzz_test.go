@@ -71,7 +71,7 @@ var pieces = []string{
 // TestConfigs compares random configurations with git's own reading of them.
 func TestConfigs(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
-		testenv.Skip(t, "git", "git is not here")
+		testenv.Skip(t, "git", "git is not installed")
 	}
 	n := 400
 	if os.Getenv("NSRUN_LONG") != "" {

@@ -315,7 +315,7 @@ func TestIncludedOften(t *testing.T) {
 	var reads, looks int
 	c := Classifier{Roots: []string{"/p"}, Old: counted{old, &reads, &looks}, New: old}
 	if got := c.Reason(Change{Path: "/p/watch", Kind: File, Content: true}); got == "" {
-		t.Error("what the last one names does not run later")
+		t.Error("the file that the last setting names does not run later")
 	}
 	if reads > levels+10 {
 		t.Errorf("%d reads of %d files", reads, levels+2)
@@ -349,7 +349,7 @@ func TestManyWords(t *testing.T) {
 	var reads, looks int
 	c := Classifier{Roots: []string{"/p"}, Old: counted{old, &reads, &looks}, New: old}
 	if got := c.Reason(Change{Path: "/p/check", Kind: File, Content: true}); got == "" {
-		t.Error("what the command executes does not run later")
+		t.Error("the file that the command executes does not run later")
 	}
 	if most := 10 * count; looks > most {
 		t.Errorf("%d looks, not %d", looks, most)

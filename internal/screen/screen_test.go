@@ -62,7 +62,7 @@ func TestPanic(t *testing.T) {
 	term.Await("drawn")
 	term.Type("x")
 	if err := c.Wait(); err == nil {
-		t.Fatal("it did not panic")
+		t.Fatal("the program did not panic")
 	}
 	term.Await("as the test wants it")
 	if out := term.Screen(); !strings.Contains(out, end) || strings.Index(out, end) > strings.Index(out, "as the test wants it") {

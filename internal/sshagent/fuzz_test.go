@@ -33,7 +33,7 @@ func TestRate(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if r.wait(ctx) == nil {
-			t.Error("it goes on after the end")
+			t.Error("wait succeeds after the end of the context")
 		}
 	})
 }

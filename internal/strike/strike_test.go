@@ -190,7 +190,7 @@ func TestCallsAreNamed(t *testing.T) {
 	r, _, _ := strikeAt(t, "steps", Plan{At: 5, Trace: func(k int, c Call) {
 		got = append(got, c.Name)
 		if k != len(got) {
-			t.Errorf("call %d is told of as %d", len(got), k)
+			t.Errorf("call %d is reported as %d", len(got), k)
 		}
 	}})
 	if want := []string{"mkdirat", "symlinkat", "openat", "write", "renameat2"}; !slices.Equal(got, want) {

@@ -31,6 +31,6 @@ func TestLower(t *testing.T) {
 		t.Errorf("lowered: %v, %x", ok, now)
 	}
 	if ok := back(); !ok || get() != had {
-		t.Errorf("afterwards: %v, %x instead of %x", ok, get(), had)
+		t.Errorf("restored: %v, %x instead of %x", ok, get(), had)
 	}
 }

@@ -113,7 +113,7 @@ func TestSend(t *testing.T) {
 	}
 	b.Close()
 	if err := a.Send([]byte("three")); !errors.Is(err, unix.EPIPE) {
-		t.Errorf("to a closed end: %v", err)
+		t.Errorf("a message to a closed end: %v", err)
 	}
 }
 

@@ -42,7 +42,7 @@ func Golden(t testing.TB, name string, got []byte) {
 			if i < len(w) {
 				other = w[i]
 			}
-			t.Fatalf("%s:%d differs (-update writes it anew):\n got %s\nwant %s", name, i+1, g[i], other)
+			t.Fatalf("%s:%d differs (-update rewrites it):\n got %s\nwant %s", name, i+1, g[i], other)
 		}
 	}
 	t.Fatalf("%s has %d lines more", name, len(w)-len(g))

@@ -57,11 +57,11 @@ func Fooled(t testing.TB, look, use func() bool) {
 	end := time.Now().Add(RaceTime)
 	for n := 1; time.Now().Before(end); n++ {
 		if look() && use() {
-			t.Logf("the control was fooled the %d. time", n)
+			t.Logf("the exchange fooled the control in try %d", n)
 			return
 		}
 	}
-	t.Error("the control was never fooled: the exchange is too slow")
+	t.Error("the exchange never fooled the control: it is too slow")
 }
 
 // Listing is all that is in a directory: names, modes, contents, texts of links.

@@ -43,7 +43,7 @@ func TestSummary(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := out.String(), "ok  \tp\t0.1s\n"; got != want {
-		t.Errorf("it prints %q, not %q", got, want)
+		t.Errorf("got %q, want %q", got, want)
 	}
 	want := "1 ran, 4 skipped: 1 without bpf (this machine has none); 1 without zsh (make deps); 1 without long (make test-long); 1 without root (sudo make test)"
 	if got := s.line(true); got != want {
@@ -53,7 +53,7 @@ func TestSummary(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := out.String(), "ok  \tp\t0.1s\nq.go:1: wrong\n    x_test.go:1: no\nFAIL\tq\t0.1s\n"; got != want {
-		t.Errorf("it prints %q, not %q", got, want)
+		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := s.line(false); !strings.HasPrefix(got, "FAILED: 2; 2 ran") || !strings.Contains(got, "zsh (sudo make deps)") {
 		t.Error(got)

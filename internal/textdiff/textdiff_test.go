@@ -113,7 +113,7 @@ func TestUnified(t *testing.T) {
 				t.Errorf("got\n%swant\n%s", got, tt.want)
 			}
 			if back, err := apply(tt.old, got); err != nil || back != tt.new {
-				t.Errorf("it does not apply: %v, %q", err, back)
+				t.Errorf("the diff does not apply: %v, %q", err, back)
 			}
 		})
 	}
@@ -140,7 +140,7 @@ func TestQuality(t *testing.T) {
 		}
 		added, deleted := Count([]byte(strings.Join(old, "")), []byte(strings.Join(new, "")))
 		if added > changed*3/2 || deleted > changed*3/2 {
-			t.Errorf("alike %v: %d lines were changed, %d and %d are said to be", alike, changed, deleted, added)
+			t.Errorf("alike %v: %d lines were changed, but Count says %d and %d", alike, changed, deleted, added)
 		}
 	}
 }
@@ -184,7 +184,7 @@ func TestBounded(t *testing.T) {
 				t.Logf("%v for %d bytes", d.Round(time.Millisecond), len(diff))
 			}
 			if got, err := apply(tt.old, diff); err != nil || got != tt.new {
-				t.Errorf("it does not apply: %v", err)
+				t.Errorf("the diff does not apply: %v", err)
 			}
 		})
 	}

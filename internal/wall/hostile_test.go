@@ -131,7 +131,7 @@ func TestLoopbackOf(t *testing.T) {
 			want = netip.MustParseAddr(c.want)
 		}
 		if got != want {
-			t.Errorf("domain %d, only IPv6 %d: %s stands for %s, want %s", c.domain, c.only, got, c.addr, want)
+			t.Errorf("domain %d, only IPv6 %d: got %s for %s, want %s", c.domain, c.only, got, c.addr, want)
 		}
 		_ = unix.Close(fd)
 	}
@@ -281,7 +281,7 @@ func TestOpen(t *testing.T) {
 		if e == 0 && c.want != "" {
 			var have, want unix.Stat_t
 			if unix.Fstat(int(got), &have) != nil || unix.Lstat(c.want, &want) != nil || have.Ino != want.Ino || have.Dev != want.Dev {
-				t.Errorf("%.100q at %#x, flags %#x: it is not %s", c.name, c.dir, c.flags, c.want)
+				t.Errorf("%.100q at %#x, flags %#x: the opened file is not %s", c.name, c.dir, c.flags, c.want)
 			}
 		}
 		if e == 0 {
@@ -311,7 +311,7 @@ func FuzzHandle(f *testing.F) {
 			}
 		}
 		deputy := Deputy{May: func(string) bool {
-			t.Errorf("call %d: it is asked whether it may", nr)
+			t.Errorf("call %d: May is called", nr)
 			return false
 		}}
 		if got := deputy.handle(notify.Listener(sys.None), n); got == 0 {

@@ -42,7 +42,7 @@ func TestManyBound(t *testing.T) {
 	}
 	ino, listener := bind()
 	if _, ok := s.take(ino); !ok || unix.Listen(int(listener), 1) != nil {
-		t.Fatal("it does not listen")
+		t.Fatal("the socket does not listen")
 	}
 	defer listener.Close()
 	name, err := unix.Getsockname(int(listener))
@@ -61,12 +61,12 @@ func TestManyBound(t *testing.T) {
 		t.Errorf("%d of %d sockets are remembered", n, many)
 	}
 	if got := s.server(port); got != ino {
-		t.Errorf("the one that listens: %d, not %d", got, ino)
+		t.Errorf("the listening socket is %d, want %d", got, ino)
 	}
 	// The control: somebody else's.
 	for _, bound := range []map[uint64]uint16{{}, {ino: port + 1}} {
 		if s.bound = bound; s.server(port) != 0 {
-			t.Errorf("the command has bound %v, and the listener is the command's", bound)
+			t.Errorf("another program's listener on %v counts as the command's", bound)
 		}
 	}
 }
@@ -153,7 +153,7 @@ func TestPending(t *testing.T) {
 	}
 	s.mu.Lock()
 	if len(s.pending) != maxPending || len(s.idle) != 1 {
-		t.Errorf("%d are waited for, %d are not", len(s.pending), len(s.idle))
+		t.Errorf("%d connections wait, %d do not", len(s.pending), len(s.idle))
 	}
 	s.mu.Unlock()
 	busy := make(map[uint64]sys.FD)

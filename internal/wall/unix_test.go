@@ -80,10 +80,10 @@ func TestOwns(t *testing.T) {
 	s.files[ino] = known
 	// It has ended. Whoever gets its file's number then is somebody else: here it is the file itself.
 	if !owns("own") {
-		t.Error("the control: it is not the command's")
+		t.Error("the control: the socket does not count as the command's")
 	}
 	if fd.Close(); owns("own") {
-		t.Error("nobody listens any more")
+		t.Error("a closed socket counts as the command's")
 	}
 	if len(s.files) != 0 {
 		t.Errorf("remembered: %v", s.files)
@@ -106,7 +106,7 @@ func TestManyConnect(t *testing.T) {
 	}
 	s.connectFile(notify.Listener(sys.None), told(unix.SYS_CONNECT), ino, sys.FD(fds[1]))
 	if _, ok := s.idle[ino]; !ok || len(s.pending) != maxPending {
-		t.Error("it is waited for")
+		t.Error("one connection too many waits")
 	}
 }
 
@@ -183,7 +183,7 @@ func TestMemories(t *testing.T) {
 			t.Error(e)
 		}
 		if e := s.link(base, "other"); e != syscall.ENOENT {
-			t.Errorf("of a name that is removed: %v", e)
+			t.Errorf("a link to a removed name: %v", e)
 		}
 		break
 	}

@@ -17,7 +17,7 @@ import (
 func TestApart(t *testing.T) {
 	fd, err := thread(unix.Getpid()).children()
 	if err != nil {
-		testenv.Skip(t, "CONFIG_PROC_CHILDREN", "the kernel does not tell the children of a thread")
+		testenv.Skip(t, "CONFIG_PROC_CHILDREN", "the kernel does not list the children of a thread")
 	}
 	_ = unix.Close(fd)
 	children := make([]*exec.Cmd, 8)

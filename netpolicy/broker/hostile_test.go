@@ -70,7 +70,7 @@ func TestLinger(t *testing.T) {
 	defer stuck.Stop()
 	for range rounds(5000) {
 		if _, err := io.CopyN(io.Discard, stdout, 1); err != nil {
-			t.Error("the Broker stands still:", err)
+			t.Error("the Broker hangs:", err)
 			break
 		}
 		stuck.Reset(time.Minute)

@@ -120,12 +120,12 @@ func TestFind(t *testing.T) {
 		t.Error("a Go program has one thread")
 	}
 	if !self.cloexec(fd) || self.cloexec(1) || !self.cloexec(fd) {
-		t.Error("close-on-exec is not what it is")
+		t.Error("close-on-exec is wrong")
 	}
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
 		t.Fatal(err)
 	}
 	if self.cloexec(fd) {
-		t.Error("close-on-exec was taken away, and is there for the broker")
+		t.Error("the broker does not see that close-on-exec was removed")
 	}
 }

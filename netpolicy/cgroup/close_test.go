@@ -46,6 +46,6 @@ func TestCloseMeanwhile(t *testing.T) {
 		t.Errorf("in a cgroup from before: %v", err)
 	}
 	if _, err := p.Enforce(table, o); err == nil {
-		t.Error("afterwards there was another one")
+		t.Error("Enforce succeeds after Close")
 	}
 }

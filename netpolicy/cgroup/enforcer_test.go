@@ -64,14 +64,14 @@ func TestDecisions(t *testing.T) {
 		{cgroup.Join, "[ff15::66:1]:0", false, 2},
 	} {
 		if n := got.count(d.hook, d.dst, d.allowed); n != d.want {
-			t.Errorf("%v %s, allowed %t: told %d times, want %d", d.hook, d.dst, d.allowed, n, d.want)
+			t.Errorf("%v %s, allowed %t: reported %d times, want %d", d.hook, d.dst, d.allowed, n, d.want)
 		}
 	}
 	if len(got.list) > 15 {
 		t.Errorf("told in %d pieces", len(got.list))
 	}
 	if got.list[0].PID == 0 || got.list[0].Proto != netpolicy.TCP || got.list[0].Time.IsZero() {
-		t.Errorf("the first one is %+v", got.list[0])
+		t.Errorf("the first decision is %+v", got.list[0])
 	}
 }
 
@@ -94,7 +94,7 @@ func TestFlood(t *testing.T) {
 		told += d.Count
 	}
 	if told == 0 || told+e.Lost() != many {
-		t.Errorf("told of %d and lost %d of %d", told, e.Lost(), many)
+		t.Errorf("%d reported and %d lost of %d", told, e.Lost(), many)
 	}
 }
 
@@ -120,7 +120,7 @@ func TestAllowAll(t *testing.T) {
 		}
 	}
 	if n := got.count(cgroup.Connect, "203.0.113.1:443", true); n != 0 {
-		t.Errorf("a socket that sent nothing: told %d times", n)
+		t.Errorf("a socket that sent nothing was reported %d times", n)
 	}
 }
 
@@ -224,7 +224,7 @@ func TestPublish(t *testing.T) {
 		t.Fatalf("listen: %s", got)
 	}
 	if !reached("127.0.0.1:8080", time.Minute) {
-		t.Error("it cannot be reached")
+		t.Error("the published port cannot be reached")
 	}
 	b.want("", "yes")
 	newBox(t, enforce(t, p, newTable(t), cgroup.Options{})).want("bind 0.0.0.0:8080", "operation not permitted")
@@ -291,16 +291,16 @@ func TestProbes(t *testing.T) {
 	}
 	for _, addr := range denied {
 		if n := got.count(cgroup.Connect, addr, false); n != 1 {
-			t.Errorf("connecting to %s was told %d times", addr, n)
+			t.Errorf("connecting to %s was reported %d times", addr, n)
 		}
 	}
 	for _, addr := range sent {
 		if n := got.count(cgroup.PacketOut, addr, false); n != 1 {
-			t.Errorf("sending to %s was told %d times", addr, n)
+			t.Errorf("sending to %s was reported %d times", addr, n)
 		}
 	}
 	if want := len(denied) + len(sent) + 2; len(got.list) != want {
-		t.Errorf("told %d, want %d: %v", len(got.list), want, got.list)
+		t.Errorf("%d reported, want %d: %v", len(got.list), want, got.list)
 	}
 }
 
@@ -430,7 +430,7 @@ func TestKinds(t *testing.T) {
 			t.Errorf("the control: %s", got)
 		}
 		if got := b.do("open abstract"); got == "yes" {
-			t.Error("it can be connected")
+			t.Error("the abstract socket can be connected to")
 		}
 	})
 }
@@ -522,7 +522,7 @@ func TestCloseKills(t *testing.T) {
 		t.Error(err)
 	}
 	if err := c.Wait(); err == nil {
-		t.Error("it ended by itself")
+		t.Error("the process ended by itself")
 	}
 }
 
@@ -579,7 +579,7 @@ func TestStale(t *testing.T) {
 	}
 	_ = alive.Process.Signal(unix.SIGTERM)
 	if err := alive.Wait(); err != nil {
-		t.Errorf("the one that lived: %v", err)
+		t.Errorf("the other enforcer's process: %v", err)
 	}
 }
 

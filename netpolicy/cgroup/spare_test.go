@@ -31,7 +31,7 @@ func TestSpare(t *testing.T) {
 	}
 	first := enforce()
 	if spare(); len(prepared) != 0 {
-		t.Error("behind the first sandbox a cgroup was made")
+		t.Error("a cgroup was made after the first sandbox")
 	}
 	second := enforce()
 	spare()
@@ -40,7 +40,7 @@ func TestSpare(t *testing.T) {
 	}
 	third, fourth := enforce(), enforce()
 	if third.Cgroup() != prepared[0] || fourth.Cgroup() == prepared[0] {
-		t.Error("the cgroup is not had by the next sandbox, and it alone")
+		t.Error("the next sandbox, and it alone, must get the cgroup")
 	}
 	for _, e := range []*Enforcer{first, second, third, fourth} {
 		if err := e.Close(); err != nil {
@@ -48,7 +48,7 @@ func TestSpare(t *testing.T) {
 		}
 	}
 	if !slices.Equal(dropped, prepared) {
-		t.Errorf("with the sandbox %d of %d were dropped", len(dropped), len(prepared))
+		t.Errorf("%d of %d cgroups were dropped with the sandbox", len(dropped), len(prepared))
 	}
 	spare()
 	if err := p.Close(); err != nil {
@@ -58,6 +58,6 @@ func TestSpare(t *testing.T) {
 		t.Errorf("%d were made, %d dropped", len(prepared), len(dropped))
 	}
 	if spare(); len(prepared) != 2 {
-		t.Error("behind Close a cgroup was made")
+		t.Error("a cgroup was made after Close")
 	}
 }

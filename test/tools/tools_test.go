@@ -73,7 +73,7 @@ func TestTable(t *testing.T) {
 	}
 	for name := range apart {
 		if !seen[name] {
-			t.Errorf("%s is apart, and no task", name)
+			t.Errorf("%s is listed in apart, but is no task", name)
 		}
 	}
 	if len(tasks) < 120 || quick < 60 {

@@ -35,7 +35,7 @@ func TestUpToDate(t *testing.T) {
 			continue
 		}
 		if got, _ := os.ReadFile(filepath.Join(pkg, stubs)); !bytes.Equal(got, want) {
-			t.Errorf("%s is not what the files for Linux make it: make generate", filepath.Join(pkg, stubs))
+			t.Errorf("%s does not match the files for Linux: run make generate", filepath.Join(pkg, stubs))
 		}
 	}
 }

@@ -30,7 +30,7 @@ func TestGenerated(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("%s is not what make generate makes", name)
+			t.Errorf("%s is out of date: run make generate", name)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func TestParseDirty(t *testing.T) {
 		}
 	}
 	if _, ok := dirty(); !ok {
-		t.Error("this system does not say how much is to be written")
+		t.Error("this system does not report how much is not yet on disk")
 	}
 }
 

@@ -59,13 +59,13 @@ func TestFollow(t *testing.T) {
 
 	first, _ := step(0o700, nothing)
 	if _, now := step(0o755, nothing); list.Before(at, now) != first {
-		t.Error("opened and closed, it is taken for changed")
+		t.Error("a directory that was only opened and closed counts as changed")
 	}
 	if _, now := step(0o700, write); list.Before(at, now) != now {
-		t.Error("somebody made a file in it, and it is not taken for changed")
+		t.Error("a directory with a new file does not count as changed")
 	}
 	if _, now := step(0o755, nothing); list.Before(at, now) == first {
-		t.Error("closed after that, it is not taken for changed")
+		t.Error("a directory that was closed after a change does not count as changed")
 	}
 	if list.Before(store.Place{Root: 1, Path: "d"}, first) != first {
 		t.Error("another one")

@@ -176,7 +176,7 @@ func TestReviewBusy(t *testing.T) {
 		t.Errorf("ctrl-c: action %d", got)
 	}
 	if !strings.Contains(seen(m), "committing") {
-		t.Errorf("it is not seen:\n%s", seen(m))
+		t.Errorf("the window does not show that a commit runs:\n%s", seen(m))
 	}
 }
 
@@ -389,7 +389,7 @@ func TestReviewDiffBounds(t *testing.T) {
 		var err error
 		for i := 0; err == nil; i++ {
 			if i > diffMost {
-				t.Fatal("it is not stopped")
+				t.Fatal("the diff is not cut off")
 			}
 			_, err = w.Write([]byte(line))
 		}
@@ -400,7 +400,7 @@ func TestReviewDiffBounds(t *testing.T) {
 	var stop atomic.Bool
 	stop.Store(true)
 	if _, err := (&diffBuffer{stop: &stop}).Write([]byte("x")); !errors.Is(err, errDiffEnd) {
-		t.Error("who is not wanted any more goes on")
+		t.Error("a stopped diff is still written")
 	}
 }
 
