@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -435,6 +437,58 @@ done; wait; ls -A; find . -type f | wc -l`))
 	if want += "160"; strings.TrimSpace(got) != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
+}
+
+// insideMany renames many directories, each on a thread of its own, and prints how many of them fail.
+func insideMany(args []string) int {
+	n, _ := strconv.Atoi(args[0])
+	var failed atomic.Int32
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			if unix.Rename(fmt.Sprint("d", i), fmt.Sprint("e", i)) != nil {
+				failed.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	fmt.Println(failed.Load())
+	return 0
+}
+
+// TestManyRenames: a command whose threads all rename directories does not take this process's descriptors.
+func TestManyRenames(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	const n = 200
+	var tree []string
+	for i := range n {
+		tree = append(tree, fmt.Sprintf("d%d/f", i))
+	}
+	r := runner(t, shown(t, nsrun.Config{Project: filepath.Join(place(t, tree...), "p"), After: nsrun.Discard}))
+	open := func() int {
+		list, _ := os.ReadDir("/proc/self/fd")
+		return len(list)
+	}
+	output(t, r, insideRequest(t, "many", "0")) // what is made once
+	before, most := open(), 0
+	var got string
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		got = output(t, r, insideRequest(t, "many", strconv.Itoa(n)))
+	}()
+	for ended := false; !ended; {
+		select {
+		case <-done:
+			ended = true
+		default:
+			most = max(most, open())
+		}
+	}
+	if got = strings.TrimSpace(got); got != "0" || most > before+n {
+		t.Errorf("%s renames failed, and %d descriptors were open, before that %d", got, most, before)
+	}
+	t.Log(before, most)
 }
 
 // TestSwappedRenames: while somebody swaps directories and links, a rename touches nothing that the command could not

@@ -29,6 +29,8 @@ type Server struct {
 	moving  sync.Mutex // one directory at a time is carried over
 	acting  sync.Mutex // one call at a time is answered on a thread of its own: a command can make thousands at once
 
+	waiting chan struct{} // has room for the directories that wait to be carried over: each takes descriptors
+
 	copies     copies      // of linked files
 	restricted atomic.Bool // a process has restricted itself by Landlock: see doc.go
 
@@ -40,6 +42,9 @@ type Server struct {
 	gone  bool
 }
 
+// maxWaiting is how many directories of a sandbox can wait to be carried over. Then all other calls wait, too.
+const maxWaiting = 16
+
 // Attach makes c a command whose directories can be renamed. It installs the filter deny, which must not be among the
 // command's other filters. If the kernel provides no listener, only deny is installed, see Supervisor.Without.
 // Supervisors and observers that are attached later serve this Server too. Close must be called.
@@ -47,6 +52,7 @@ func (s *Server) Attach(c *sandbox.Options, deny []unix.SockFilter) {
 	if s.next = c.Observer; s.next != nil {
 		deny = s.next.Filter
 	}
+	s.waiting = make(chan struct{}, maxWaiting)
 	s.server.Handle = s.handle
 	s.server.On = func(serve func()) bool {
 		return s.unprivileged(func() {
@@ -118,7 +124,11 @@ func (s *Server) handle(l notify.Listener, n *notify.Notification) {
 		l.Proceed(n.ID)
 	case s.own || os.Geteuid() != 0:
 		if m := s.seen.begin(l, &c); m != nil {
-			s.running.Go(func() { s.carry(l, c.id, m) })
+			s.waiting <- struct{}{}
+			s.running.Go(func() {
+				defer func() { <-s.waiting }()
+				s.carry(l, c.id, m)
+			})
 		}
 	default:
 		s.running.Go(func() { s.apart(l, &c) })
@@ -127,6 +137,8 @@ func (s *Server) handle(l notify.Listener, n *notify.Notification) {
 
 // apart answers a call with fewer rights than the thread that got it has.
 func (s *Server) apart(l notify.Listener, c *call) {
+	s.waiting <- struct{}{}
+	defer func() { <-s.waiting }()
 	var m *move
 	done := s.act(func(seen *caller) { m = seen.begin(l, c) })
 	switch {
