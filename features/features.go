@@ -142,10 +142,7 @@ func (e *MissingError) Error() string {
 		}
 		return s
 	}
-	s := "this machine has no " + string(f.Name)
-	if f.Why != "" {
-		s += ": " + f.Why
-	}
+	s := f.missing()
 	more := f.Takes()
 	if f.Remedy != "" {
 		if more != "" {
@@ -155,6 +152,17 @@ func (e *MissingError) Error() string {
 	}
 	if more != "" {
 		s += " (" + more + ")"
+	}
+	return s
+}
+
+// missing says what is missing and why, or that a filter refuses a call that the kernel has.
+func (f *Feature) missing() string {
+	s := "this machine has no " + string(f.Name)
+	if e, ok := errors.AsType[filteredError](f.cause); ok {
+		s = e.refuses(string(f.Name))
+	} else if f.Why != "" {
+		s += ": " + f.Why
 	}
 	return s
 }

@@ -4,7 +4,6 @@ package features
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"unsafe"
@@ -92,7 +91,7 @@ func tryOpenat2() error {
 	}
 	// Each kernel that nsrun runs on has the call.
 	if mode, _ := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0); mode == unix.SECCOMP_MODE_FILTER && statusOf(err) == No {
-		return fmt.Errorf("a seccomp filter refuses it, as that of an outer nsrun does: %w", err)
+		return filteredError{err}
 	}
 	return err
 }

@@ -138,6 +138,10 @@ func explain(e *Error) string {
 		why = features.Describe(features.LandlockTCP).Takes()
 	case e.Op == StepLandlock && errno == syscall.EXDEV:
 		why = "the root directory lies in itself; try: run nsrun outside of the chroot"
+	case e.Op == "supervise" && errno == syscall.EBUSY:
+		why = "the kernel allows one listener of seccomp_unotify(2) for a process, and a sandbox or container around this one has it; try: run nsrun outside of it"
+	case e.Op == "prepare" && errno == syscall.EINVAL:
+		why = "the root file system is an initramfs, which the kernel lets nobody replace; try: mount --rbind / /mnt && cd /mnt && mount --move . / && exec chroot . sh, and nsrun there"
 	case e.Op == StepOverlay && errno == syscall.EINVAL:
 		why = "a lower directory has another mount inside, which a user namespace may not uncover; or the file system of the upper directory cannot hold an overlay's changes"
 	case e.Op == StepOverlay && errno == syscall.ELOOP:

@@ -223,6 +223,10 @@ func TestErrorText(t *testing.T) {
 		"exec: no command":                   {Op: "exec", Err: errors.New("no command")},
 		"clone user namespaces: operation not permitted (the kernel or its configuration does not let this user make namespaces)": {
 			Op: "clone", Path: "user namespaces", Err: syscall.EPERM},
+		"supervise: device or resource busy (the kernel allows one listener of seccomp_unotify(2) for a process, and a sandbox or container around this one has it; try: run nsrun outside of it)": {
+			Op: "supervise", Err: syscall.EBUSY},
+		"prepare /: invalid argument (the root file system is an initramfs, which the kernel lets nobody replace; try: mount --rbind / /mnt && cd /mnt && mount --move . / && exec chroot . sh, and nsrun there)": {
+			Op: "prepare", Path: "/", Err: syscall.EINVAL},
 		"remount /x: invalid argument (not a mount point)": {Op: "remount", Path: "/x", Err: syscall.EINVAL},
 		"tmpfs /x: too many levels of symbolic links (a symbolic link is there)": {
 			Op: "tmpfs", Path: "/x", Err: syscall.ELOOP},
