@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/mounts"
 )
@@ -56,8 +57,11 @@ func (x *Execution) apart(m *mounts.Mount, table []mounts.Info, n int) (mounts.M
 		return mounts.TmpOverlay(m.Target, m.Source), nil
 	case fi.IsDir():
 		layer, err := x.session.Scratch(m.Source)
-		if err == nil && layer.Kind != mounts.KindOverlay {
-			err = errNotApart
+		if err == nil && layer.Kind != mounts.KindOverlay { // the session has a copy, not an overlay
+			if !features.Has(features.Overlay) {
+				return *m, errNotApart
+			}
+			layer = mounts.TmpOverlay(m.Target, m.Source)
 		}
 		layer.Target = m.Target
 		return layer, err

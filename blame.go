@@ -98,7 +98,8 @@ func (b *blame) follow(process int) *followed {
 // meet adds a refusal.
 func (f *followed) meet(m met) {
 	f.times++
-	f.met = slices.DeleteFunc(f.met, func(other met) bool { return other == m })
+	// A program that could not rename a file, and then copies it, failed because of what the copy was refused.
+	f.met = slices.DeleteFunc(f.met, func(other met) bool { return other == m || other.err == unix.EXDEV && m.err == unix.EROFS })
 	if len(f.met) == mostMet {
 		f.met = slices.Delete(f.met, 0, 1)
 	}
@@ -176,7 +177,7 @@ func (b *blame) Said(process int, text []byte) {
 	if f == nil {
 		return
 	}
-	if f.fresh && !refersBack(text) {
+	if f.fresh && !f.continues(text) && !refersBack(text) {
 		f.text = nil
 	}
 	f.fresh, f.quiet = false, false
@@ -332,7 +333,7 @@ func (f *followed) named() (reason []int, said bool) {
 		}
 	}
 	for _, m := range f.met {
-		if (m.net && m.inText(text) || !m.net && names(words, m.target, m.by) && (!m.vague || m.says(text))) && !slices.Contains(reason, m.index) {
+		if (m.net && m.inText(text) || !m.net && names(words, m.target, m.by) && (!m.vague && m.err != unix.EXDEV || m.says(text))) && !slices.Contains(reason, m.index) {
 			reason = append(reason, m.index)
 		}
 	}
@@ -465,6 +466,12 @@ func errorsOnly(text []byte) (left []byte) {
 		}
 	}
 	return left
+}
+
+// continues reports whether a message continues the one before it: the rest of a line, or a line that is indented, as
+// those of a stack trace. Other threads may have used files meanwhile.
+func (f *followed) continues(text []byte) bool {
+	return len(f.text) > 0 && (f.text[len(f.text)-1] != '\n' || len(text) > 0 && (text[0] == '\t' || text[0] == ' '))
 }
 
 // refersBack reports whether a message refers to those before it.

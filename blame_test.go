@@ -92,6 +92,7 @@ func TestBlame(t *testing.T) {
 		{"own path named", []func(b *blame){refused(sh, 0, "/ro/f"), tried(sh, "/p/none", true), said(sh, "none: No such file\n"), ended(sh, 1)}, nil},
 		{"message before the last", []func(b *blame){refused(sh, 0, "/ro/f"), said(sh, "/ro/f: no\n"), tried(sh, "/p/x", false), said(sh, "syntax error\n"), ended(sh, 1)}, nil},
 		{"refers back", []func(b *blame){refused(sh, 0, "/ro/f"), said(sh, "/ro/f: no\n"), tried(sh, "/p/x", false), said(sh, "see previous errors\n"), ended(sh, 1)}, []int{0}},
+		{"its line goes on", []func(b *blame){refused(sh, 0, "/ro/f"), said(sh, "Error "), tried(sh, "/p/x", false), said(sh, "/ro/f: no\n"), tried(sh, "/p/x", false), said(sh, "\tat x\n"), ended(sh, 1)}, []int{0}},
 		{"warning", []func(b *blame){refused(sh, 0, "/ro/f"), said(sh, "warning: /ro/f: no\nfatal: bad\n"), ended(sh, 1)}, nil},
 		{"line of source", []func(b *blame){refused(sh, 0, "/ro/f"), said(sh, "write(\"/ro/f\"); throw x\n                ^\nError: own\n"), ended(sh, 1)}, nil},
 		{"call, looked for the reason", []func(b *blame){call, tried(sh, "/p/x", false), said(sh, "No permission for keys\n"), ended(sh, 1)}, []int{0}},

@@ -113,7 +113,7 @@ func (o *observed) tell(a attempts.Attempt, by func() attempts.Process) bool {
 		ok = a.Anyone || os.Geteuid() == 0
 		m.call = true
 	} else if a.Err == unix.EXDEV {
-		r, ok = refusedAcross(o.box, a.From, a.Path)
+		r, ok = refusedAcross(o.box, a)
 	} else {
 		if r, ok = refusedPath(o.box, a.Path, a.Err, kind); !ok && kind == RefusedWrite {
 			r, ok = refusedWrite(o.box, a.Path, a.Err, a.Name)
@@ -131,7 +131,9 @@ func (o *observed) tell(a attempts.Attempt, by func() attempts.Process) bool {
 
 // add adds a refusal; o.mu is held.
 func (o *observed) add(r Refusal, who attempts.Process, m met) {
-	i := slices.IndexFunc(o.list, func(other Refusal) bool { return other.Kind == r.Kind && other.Target == r.Target })
+	i := slices.IndexFunc(o.list, func(other Refusal) bool {
+		return other.Kind == r.Kind && other.Target == r.Target && other.Rule == r.Rule
+	})
 	switch {
 	case i >= 0:
 		o.list[i].Count++

@@ -155,7 +155,9 @@ type refusalTable struct {
 }
 
 func (t *refusalTable) add(r Refusal) {
-	i := slices.IndexFunc(t.list, func(o Refusal) bool { return o.Kind == r.Kind && o.Op == r.Op && o.Target == r.Target })
+	i := slices.IndexFunc(t.list, func(o Refusal) bool {
+		return o.Kind == r.Kind && o.Op == r.Op && o.Target == r.Target && o.Rule == r.Rule
+	})
 	switch {
 	case i >= 0:
 		t.list[i].Count += r.Count

@@ -37,7 +37,7 @@ type Attempt struct {
 	Path string // in the sandbox, without symbolic links as far as it exists; for Syscall the call's name
 	Err  syscall.Errno
 	From string // with EXDEV: the directory of the old name; Path is that of the new name
-	Name bool   // the name itself is removed or replaced, not the file that it leads to
+	Name bool   // the name itself is removed or replaced, not the file that it leads to; with EXDEV: the old one is removed
 	// Anyone says that the Syscall needs no privileges outside a sandbox, and Privileges that it needs those of
 	// root, which the processes do not have.
 	Anyone, Privileges bool
@@ -215,17 +215,19 @@ func (o *Observer) look(n *notify.Notification) {
 		return
 	}
 	list := calls(int(n.NR))
-	if len(list) == 2 {
-		if from, to := o.crosses(n, &list[0], &list[1]); to != "" {
-			o.tell(n, Attempt{Kind: Write, From: from, Path: to, Err: unix.EXDEV}) // the rename fails anyway
-			return
-		}
-	}
 	if takesAddress(n) && o.inet(n) {
 		return
 	}
+	two := len(list) == 2
+	if two && list[0].deed == removes && o.crosses(n, list) {
+		return // the kernel looks at nothing else
+	}
+	failed := false
 	for i := range list {
-		o.try(n, &list[i])
+		failed = o.try(n, &list[i]) || failed
+	}
+	if two && list[0].deed == looks && !failed {
+		o.crosses(n, list)
 	}
 }
 

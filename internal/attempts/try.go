@@ -5,6 +5,7 @@ package attempts
 import (
 	"bytes"
 	"errors"
+	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -17,12 +18,12 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// try finds out whether a call is going to fail, and reports that. It asks the kernel, in the sandbox, with the
-// caller's rights, before the call has changed anything.
-func (o *Observer) try(n *notify.Notification, c *call) {
+// try finds out whether a call is going to fail with a path of its own, and reports that. It asks the kernel, in the
+// sandbox, with the caller's rights, before the call has changed anything.
+func (o *Observer) try(n *notify.Notification, c *call) (failed bool) {
 	name := o.name(n, c)
 	if name == "" || !o.enter(n.PID) || strings.HasPrefix(name, "/proc/") {
-		return
+		return false
 	}
 	d, flags, mode := c.asks(n)
 	fd, err := o.open(name, flags)
@@ -36,17 +37,19 @@ func (o *Observer) try(n *notify.Notification, c *call) {
 	}
 	if keeps && others.has(known) {
 		o.tried(n, name, d, true)
-		return
+		return true
 	}
 	switch a := o.outcome(n, name, d, mode, fd, err); {
 	case a.Err == 0:
 		o.tried(n, name, d, err != nil)
+		return c.deed == makes && err == nil
 	case !o.tell(n, a):
 		if keeps {
 			others.add(known)
 		}
 		o.tried(n, name, d, true)
 	}
+	return true
 }
 
 // asks returns what a call does, the flags with which to look the path up, and the access that the call needs.
@@ -247,35 +250,52 @@ type moved struct {
 	name   string // the new one
 }
 
-// crosses returns the directories of the two paths of a call, if they are on different mounts. Otherwise both are
-// empty.
-func (o *Observer) crosses(n *notify.Notification, a, b *call) (from, to string) {
+// crosses reports a rename or link that fails because its two paths are on different mounts. What would fail outside a
+// sandbox too is not reported: one of a file that is missing, and a user's link to a file of others, which
+// fs.protected_hardlinks refuses.
+func (o *Observer) crosses(n *notify.Notification, list []call) bool {
 	var mount [2]uint64
 	var dirs [2]string
-	for i, c := range [...]*call{a, b} {
-		name := o.name(n, c)
+	for i := range list {
+		name := o.name(n, &list[i])
 		if name == "" || !o.enter(n.PID) {
-			return "", ""
+			return false
 		}
 		o.across = moved{n.PID, strings.TrimRight(name, "/")}
+		if i == 0 && !o.movable(o.across.name, list[0].deed == looks) {
+			return false
+		}
 		fd, err := o.open(path.Dir(o.across.name), 0)
 		if err != nil {
-			return "", ""
+			return false
 		}
 		var st unix.Statx_t
 		err = sys.Statx(int(fd), "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st)
 		dirs[i] = link(fd)
 		fd.Close()
 		if err != nil {
-			return "", ""
+			return false
 		}
 		mount[i] = st.Mnt_id
 	}
 	if mount[0] == mount[1] {
 		o.across = moved{}
-		return "", ""
+		return false
 	}
-	return dirs[0], dirs[1]
+	o.tell(n, Attempt{Kind: Write, From: dirs[0], Path: dirs[1], Name: list[0].deed == removes, Err: unix.EXDEV})
+	return true
+}
+
+// movable reports whether a file is there, and if links are made to it, whether the caller may make them.
+func (o *Observer) movable(name string, links bool) bool {
+	fd, err := o.open(name, unix.O_NOFOLLOW)
+	if err != nil {
+		return false
+	}
+	defer fd.Close()
+	var st unix.Stat_t
+	return !links || unix.Fstat(int(fd), &st) == nil && int(st.Uid) == os.Geteuid() || o.Unprivileged || o.Root != nil ||
+		o.may(fd, unix.R_OK|unix.W_OK) == 0
 }
 
 // readOnly reports whether a file is on a read-only mount.
