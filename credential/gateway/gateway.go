@@ -64,8 +64,8 @@ func (g *gateway) serve(ctx context.Context, l net.Listener) error {
 	quiet := log.New(io.Discard, "", 0)
 	proxy := &httputil.ReverseProxy{
 		Rewrite: g.rewrite, Transport: g, ModifyResponse: g.mask, FlushInterval: -1, ErrorLog: quiet,
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			http.Error(w, "nsrun: "+g.route.Rule.Name()+": "+g.reason(err), http.StatusBadGateway)
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			http.Error(w, "nsrun: "+g.route.Rule.Name()+": "+g.maskOf(r.Context()).text(reason(err)), http.StatusBadGateway)
 		},
 	}
 	s := &http.Server{
@@ -156,17 +156,12 @@ func (g *gateway) RoundTrip(r *http.Request) (*http.Response, error) { return g.
 
 // mask removes the secret from an answer, and makes redirects to the host lead to the gateway.
 func (g *gateway) mask(res *http.Response) error {
-	secret, _ := res.Request.Context().Value(valueKey{}).(string)
-	value := g.value(secret)
-	if g.route.Rule.Git {
-		_, secret, _ = strings.Cut(secret, ":") // the user is no secret
-		if res.StatusCode == http.StatusUnauthorized {
-			// At 401, git would ask for a password.
-			res.StatusCode = http.StatusForbidden
-			res.Header.Del("WWW-Authenticate")
-		}
+	if g.route.Rule.Git && res.StatusCode == http.StatusUnauthorized {
+		// At 401, git would ask for a password.
+		res.StatusCode = http.StatusForbidden
+		res.Header.Del("WWW-Authenticate")
 	}
-	m := newMask(secret, value)
+	m := g.maskOf(res.Request.Context())
 	m.header(res.Header)
 	if at := res.Header.Get("Location"); at != "" {
 		if u, err := url.Parse(at); err == nil && u.Scheme == "https" && u.Host == g.host() {
@@ -181,8 +176,18 @@ func (g *gateway) mask(res *http.Response) error {
 	return nil
 }
 
-// reason returns the text of an error without the URL, which may contain the secret.
-func (g *gateway) reason(err error) string {
+// maskOf returns the mask for the answer to a request.
+func (g *gateway) maskOf(ctx context.Context) *mask {
+	secret, _ := ctx.Value(valueKey{}).(string)
+	value := g.value(secret)
+	if g.route.Rule.Git {
+		_, secret, _ = strings.Cut(secret, ":") // the user is no secret
+	}
+	return newMask(secret, value)
+}
+
+// reason returns the text of an error without the URL, which may contain the secret. It may quote the host's answer.
+func reason(err error) string {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
 	}

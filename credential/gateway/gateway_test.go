@@ -207,6 +207,41 @@ func TestEcho(t *testing.T) {
 	}
 }
 
+// TestMalformed: if a host's answer cannot be read, the error, which quotes it, does not have the secret. The control is
+// what the host sends.
+func TestMalformed(t *testing.T) {
+	sent := ""
+	h := newHost(t, func(w http.ResponseWriter, r *http.Request) {
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		if sent = r.Header.Get("Authorization"); r.URL.Path == "/header" {
+			sent = "HTTP/1.1 200 OK\r\n" + sent
+		}
+		fmt.Fprintf(c, "%s\r\n\r\n", sent)
+	})
+	h.TLS.NextProtos = []string{"http/1.1"}
+	address := open(t, h, "")
+	const quotes = `s3cr3t"t0ken\\0123456789`
+	rule, err := credential.Parse(strings.TrimPrefix(h.URL, "https://") + "=env:TOKEN")
+	if err != nil {
+		t.Fatal(err)
+	}
+	quoting := serveRoute(t, credential.Route{Rule: rule, Secret: func(context.Context) (string, error) { return quotes, nil }})
+	if answer := fetch(t, request(t, "GET", "http://"+quoting+"/status", nil)); !strings.Contains(sent, quotes) || strings.Contains(answer, "s3cr3t") {
+		t.Errorf("the host sent %q: %s", sent, answer)
+	}
+	for _, path := range []string{"/status", "/header"} {
+		answer := fetch(t, request(t, "GET", "http://"+address+path, nil))
+		if !strings.Contains(sent, secret) || !strings.HasPrefix(answer, "502\n") || strings.Contains(answer, secret) || !strings.Contains(answer, "malformed") {
+			t.Errorf("%s: the host sent %q: %s", path, sent, answer)
+		}
+	}
+}
+
 // TestRange: a client cannot get the secret in pieces by asking for parts of an answer. The control is the host itself.
 func TestRange(t *testing.T) {
 	h := newHost(t, func(w http.ResponseWriter, r *http.Request) {

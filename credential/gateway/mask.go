@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -23,6 +24,9 @@ func newMask(secrets ...string) *mask {
 		}
 		if len(s) >= leastSecret {
 			m.words = append(m.words, []byte(s))
+			if quoted := strconv.Quote(s); len(quoted) > len(s)+2 {
+				m.words = append(m.words, []byte(quoted[1:len(quoted)-1])) // as in JSON and in Go's errors
+			}
 		}
 	}
 	return m
