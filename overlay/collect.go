@@ -15,7 +15,8 @@ import (
 
 // Collect stores what the command has written. Call it when the command has ended, before you use
 // the session in another way; until then a session with EngineTmpfs or EngineCopy (see Info.Engine)
-// shows no changes. With EngineOverlay, and if it was called already, it does nothing.
+// shows no changes. With EngineOverlay, and if it was called already, it does nothing. Nothing below a path that is too
+// long to be committed is stored.
 func (s *Session) Collect(ctx context.Context) error {
 	const op = "store changes"
 	s.work.Lock()

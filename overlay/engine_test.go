@@ -4,6 +4,7 @@ package overlay
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -248,6 +249,49 @@ func TestKilledCopy(t *testing.T) {
 	wantChanges(t, again, "A d/e/n/", "M d/f", "M g", "D h", "M l")
 	if err := again.Discard(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A path that is too long is reported, whatever the engine, and nothing else suffers for it.
+func TestLongPath(t *testing.T) {
+	for _, e := range enginesHere(t) {
+		s := createWith(t, e, project(t, `true`))
+		sandbox(t, s, `d=$(printf %0200d 0); p=$d; while [ ${#p} -lt 3968 ]; do p=$p/$d; done; mkdir -p $p/below; echo x > f; echo x > g`)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = reopen(t, s)
+		var why error
+		for _, err := range s.Changes() {
+			why = cmp.Or(why, err)
+		}
+		if !errors.Is(why, unix.ENAMETOOLONG) || !strings.Contains(why.Error(), "cannot be committed") {
+			t.Errorf("%s: changes: %v", e, why)
+		}
+		if err := s.Commit(t.Context()); !errors.Is(err, unix.ENAMETOOLONG) {
+			t.Errorf("%s: commit: %v", e, err)
+		}
+		if err := s.Commit(t.Context(), "f"); err != nil {
+			t.Errorf("%s: commit of another file: %v", e, err)
+		}
+		if err := s.CommitWith(t.Context(), CommitOptions{Exclude: []string{"0*"}}); err != nil {
+			t.Errorf("%s: commit without it: %v", e, err)
+		}
+		if got := strings.Count(look(t, s.Roots()[0].Path), "\n"); got != len([]string{".", "f", "g"}) {
+			t.Errorf("%s: the project has %d objects", e, got)
+		}
+		if err := s.Discard(); err != nil {
+			t.Errorf("%s: discard: %v", e, err)
+		}
+	}
+}
+
+// A path of the project that is too long cannot be copied, and that is said before the command runs.
+func TestLongPathToCopy(t *testing.T) {
+	root := project(t, `d=$(printf %0200d 0); p=$d; while [ ${#p} -lt 3968 ]; do p=$p/$d; done; mkdir -p $p`)
+	s, err := Create(Options{Roots: []string{root}, Dir: filepath.Join(tempDir(t), "state"), Engine: EngineCopy})
+	if !errors.Is(err, unix.ENAMETOOLONG) {
+		t.Errorf("session %v, error %v", s, err)
 	}
 }
 

@@ -103,6 +103,6 @@ func (s *Session) lost() error {
 }
 
 var (
-	errLost    = errors.New("the changes of its command were in memory and are lost: the program was killed before it could store them")
-	errUnknown = errors.New("the changes of its command are not known: the program was killed before it could compare them with the project")
+	errLost    = errors.New("the changes of its command were in memory and are lost: the program failed or was killed before it could store them")
+	errUnknown = errors.New("the changes of its command are not known: the program failed or was killed before it could compare them with the project")
 )

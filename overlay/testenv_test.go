@@ -177,13 +177,13 @@ func runHelper(t testing.TB, input helperInput, layers ...*os.File) string {
 func snapshot(w io.Writer, root string) error {
 	return filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(root, p)
+		var st unix.Stat_t
+		if err == nil {
+			err = unix.Lstat(p, &st)
+		}
 		if err != nil {
 			fmt.Fprintf(w, "%q unreadable\n", rel)
 			return nil
-		}
-		var st unix.Stat_t
-		if err := unix.Lstat(p, &st); err != nil {
-			return err
 		}
 		fmt.Fprintf(w, "%q %o %d:%d", rel, st.Mode, st.Uid, st.Gid)
 		switch st.Mode & unix.S_IFMT {

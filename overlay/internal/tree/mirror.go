@@ -59,6 +59,9 @@ func (c *projectCopier) Directory(path string, d *Handle, rec Record) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
 	}
+	if len(path) > MaxPath {
+		return &fs.PathError{Op: "copy", Path: path, Err: unix.ENAMETOOLONG}
+	}
 	x, err := c.list(path, d, rec)
 	if path != "." && (err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP) {
 		return errGone

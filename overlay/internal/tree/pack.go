@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"path/filepath"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -148,8 +147,12 @@ func (p *Packer) Tree(t Tree) (*Node, error) {
 	return root, p.below(t, ".", root)
 }
 
-// below reads what is in the directory n.
+// below reads what is in the directory n. Nothing below a path that is too long is stored: the path itself is enough for
+// a walk to report it.
 func (p *Packer) below(t Tree, path string, n *Node) error {
+	if len(path) > MaxPath {
+		return nil
+	}
 	fail := func(path string, err error) error {
 		if e := new(fs.PathError); errors.As(err, &e) {
 			return err
@@ -195,9 +198,6 @@ func (p *Packer) list(t Tree, path string, n *Node) error {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		if len(JoinPath(path, name)) > MaxPath {
-			return &fs.PathError{Op: "store", Path: filepath.Join(path, name), Err: unix.ENAMETOOLONG}
-		}
 		st, ok, err := d.Lstat(name)
 		if err != nil {
 			return err
