@@ -79,11 +79,16 @@ func (m *model) byte(b byte) {
 	case m.str && b == 0x1b:
 		m.sequence = append(m.sequence, b)
 	case m.str && len(m.sequence) > 0 && m.sequence[len(m.sequence)-1] == 0x1b:
+		if b == '\\' {
+			m.command(string(m.sequence[1 : len(m.sequence)-1]))
+		}
 		m.sequence, m.str = []byte{0x1b}, false // ST, or another sequence
 		m.byte(b)
 	case m.str && b == 7 && m.sequence[1] == ']':
+		m.command(string(m.sequence[1:]))
 		m.sequence, m.str = nil, false
 	case m.str:
+		m.sequence = append(m.sequence, b)
 	case b == 0x1b:
 		m.sequence = []byte{b}
 	case len(m.sequence) > 0:
@@ -147,6 +152,24 @@ func (m *model) escape() {
 	m.sequence = nil
 }
 
+// command does what a string says (OSC). Colors are known by the number of the command that sets them.
+func (m *model) command(s string) {
+	number, arg, _ := strings.Cut(strings.TrimPrefix(s, "]"), ";")
+	switch n, _ := strconv.Atoi(number); {
+	case number == "8":
+		_, link, _ := strings.Cut(arg, ";")
+		m.set("link", link)
+	case n == 4 || n == 5 || n >= 10 && n <= 19:
+		m.set("color "+number, arg)
+	case n == 104 || n == 105 || n >= 110 && n <= 119:
+		m.set("color "+strconv.Itoa(n-100), "")
+	case strings.HasPrefix(number, "P"): // in truth it ends with seven digits
+		m.set("palette", number[1:])
+	case number == "R":
+		m.set("palette", "")
+	}
+}
+
 // defaults are modes that are usually on.
 var defaults = map[string]bool{"?7": true, "?25": true, "12": true}
 
@@ -154,6 +177,11 @@ func (m *model) control(params string, final byte) {
 	switch final {
 	case 'm':
 		switch {
+		case params == ">":
+			m.set("other keys", "")
+			m.set("cursor keys", "")
+		case strings.HasPrefix(params, ">1;"):
+			m.set("cursor keys", params)
 		case strings.HasPrefix(params, ">"):
 			m.set("other keys", strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(params, ">4"), ";"), "0"))
 		case params == "" || params == "0":
@@ -173,6 +201,8 @@ func (m *model) control(params string, final byte) {
 		m.set("region", strings.Trim(params, "0;"))
 	case 's':
 		m.set("margins", params)
+	case '}':
+		m.set("status line", strings.Trim(params, "0$"))
 	case 'i':
 		on := strings.HasSuffix(params, "5")
 		m.set("printer", map[bool]string{true: "on"}[on])
@@ -223,10 +253,12 @@ var hostile = []struct {
 }{
 	{true, []string{"\x1b[8m", "\x1b[30;40m", "\x1b(0", "\x1b)0\x0e", "\x1bn", "\x1bo", "\x1b[1\"q", "\x1b[?25l", "\x1b[?5h", "\x1b[?7l", "\x1b[4h", "\x1b[20h", "\x1b[12l", "\x1b[2h", "\x1b[3 q"}},
 	{true, []string{"\x1b[?1049h", "\x1b[?69h\x1b[3;4s", "\x1b[?6h\x1b[5;6r", "\x1b[8m\x1b(0", "\x1b7", "\x1b[?2026h"}},
+	{true, []string{"\x1b]4;1;#000\x1b\\", "\x1b]5;0;#000\x07", "\x1b]10;#000\x07", "\x1b]11;#000\x07", "\x1b]12;#000\x07", "\x1b]13;#000\x07", "\x1b]14;#000\x07",
+		"\x1b]17;#000\x07", "\x1b]19;#000\x07", "\x1b]8;;http://192.0.2.1\x1b\\", "\x1b]P0ffffff\x1b\\"}},
 	{true, []string{"\x1b[5;6r", "\x1b[8m\x1b7\x1b[0m\x1b[?25l"}},
 	{true, []string{"\x1b[?9h", "\x1b[?1000h", "\x1b[?1002h", "\x1b[?1003h\x1b[?1006h", "\x1b[?1015h", "\x1b[?1016h", "\x1b[?1004h", "\x1b[?2004h", "\x1b[?2048h",
-		"\x1b[?1h", "\x1b=", "\x1b[>1u", "\x1b[=5u", "\x1b[>4;2m", "\x1b[?9001h", "\x1b[?2031h"}},
-	{false, []string{"\x1b]0;title", "\x1b]52;c;", "\x1bPq", "\x1b_x", "\x1b^x", "\x1bXx", "\x1b[", "\x1b[3", "\x1b", "\x1b(", "\x1b]0;title\x1b", "\x1b[5i", "\x1b[?5i", "\x1b[?2l", "\x1b%@"}},
+		"\x1b[?1h", "\x1b=", "\x1b[>1u", "\x1b[=5u", "\x1b[>4;2m", "\x1b[>1;3m", "\x1b[?9001h", "\x1b[?2031h"}},
+	{false, []string{"\x1b]0;title", "\x1b]52;c;", "\x1bPq", "\x1b_x", "\x1b^x", "\x1bXx", "\x1b[", "\x1b[3", "\x1b", "\x1b(", "\x1b]0;title\x1b", "\x1b[5i", "\x1b[?5i", "\x1b[1$}", "\x1b[?2l", "\x1b%@"}},
 }
 
 // octals is a text as printf(1) takes it.

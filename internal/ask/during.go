@@ -18,8 +18,8 @@ import (
 var ErrBackground = errors.New("the terminal is in use by another program")
 
 // usual ends what a command may have begun on the terminal, and makes text visible: strings end, and with them the
-// colours, the margins, the character sets and the palette that it has set.
-const usual = "\x18\x1b\\\x1b[?2026l\x1b[!p\x1b]104\x1b\\\x1b]110\x1b\\\x1b]111\x1b\\\x0f\x1b(B\x1b[0m\r\n"
+// colours, the margins, the character sets, the link and the palette that it has set.
+const usual = "\x18\x1b\\\x1b[?2026l\x1b[!p\x1b[0$}\x1b]8;;\x1b\\\x1b]104\x1b\\\x1b]105\x1b\\\x1b]110\x1b\\\x1b]111\x1b\\\x1b]R\x1b\\\x0f\x1b(B\x1b[0m\r\n"
 
 // During is Line while a command runs that has the terminal too, and may have changed its mode, its colours, and who is
 // in the foreground. All of that is as usual for the question, and the command's again afterwards. The command must be

@@ -12,26 +12,29 @@ import (
 
 // A command can leave modes on in the terminal that make our lines unreadable or invisible: text in the color of the
 // background, a scrolling region, line-drawing characters, an unfinished escape sequence. So nsrun resets these modes
-// before it prints its first line after a command.
+// before it prints its first line after a command. It does not see what a command writes to the terminal, so it resets
+// all of them, also colors that were set before the command began.
 
 // Sequences that terminals without the mode ignore. The order matters: a saved cursor has
 // attributes and character sets of its own, so these come last.
 const (
 	// Cancel an unfinished sequence (CAN) and string (ST). Leave VT52 mode and the modes that send output to a
-	// printer.
-	modesString = "\x18\x1b\\\x1b<\x1b[4i\x1b[?4i"
+	// printer or to the status line.
+	modesString = "\x18\x1b\\\x1b<\x1b[4i\x1b[?4i\x1b[0$}"
 	// The window: the normal screen, without moving the cursor if it is on already; no scrolling region, no
 	// margins, no synchronized output.
 	modesWindow = "\x1b[?2026l\x1b7\x1b[?1049l\x1b7\x1b[r\x1b[?69l\x1b8"
 	// What the terminal sends: keyboard protocols (kitty's, xterm's), cursor keys, keypad, mouse, focus, bracketed
 	// paste, reports of size and color scheme.
-	modesInput = "\x1b[<99u\x1b[=0u\x1b[>4;0m\x1b[>4m\x1b[?1l\x1b>\x1b[?9l\x1b[?1000l\x1b[?1001l\x1b[?1002l\x1b[?1003l\x1b[?1004l" +
+	modesInput = "\x1b[<99u\x1b[=0u\x1b[>4;0m\x1b[>4m\x1b[>m\x1b[?1l\x1b>\x1b[?9l\x1b[?1000l\x1b[?1001l\x1b[?1002l\x1b[?1003l\x1b[?1004l" +
 		"\x1b[?1005l\x1b[?1006l\x1b[?1015l\x1b[?1016l\x1b[?2004l\x1b[?2031l\x1b[?2048l\x1b[?9001l\x1b[2l\x1b[12h"
 	// How text is written: replace mode, automatic wrap, normal line feeds, no reverse video, a visible cursor of
-	// the default shape.
-	modesWriting = "\x1b[4l\x1b[?7h\x1b[20l\x1b[?5l\x1b[?25h\x1b[0 q"
-	// The text itself: character sets, protection, colors.
-	modesText = "\x0f\x1b(B\x1b)B\x1b*B\x1b+B\x1b[0\"q\x1b[0m"
+	// the default shape and color, the default colors of the mouse pointer and of selected text.
+	modesWriting = "\x1b[4l\x1b[?7h\x1b[20l\x1b[?5l\x1b[?25h\x1b[0 q" +
+		"\x1b]112\x1b\\\x1b]113\x1b\\\x1b]114\x1b\\\x1b]117\x1b\\\x1b]119\x1b\\"
+	// The text itself: links, what the colors are (of the Linux console, too), character sets, protection, colors.
+	modesText = "\x1b]8;;\x1b\\\x1b]104\x1b\\\x1b]105\x1b\\\x1b]110\x1b\\\x1b]111\x1b\\\x1b]R\x1b\\" +
+		"\x0f\x1b(B\x1b)B\x1b*B\x1b+B\x1b[0\"q\x1b[0m"
 )
 
 // afterCommand is set if a command has ended and ClearModes was not called since.
