@@ -4,6 +4,7 @@ package nsrun_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -246,7 +247,7 @@ func crowded(t *testing.T) netip.AddrPort {
 }
 
 // insidePending connects sockets a second time, both during and after the first connect(2), and has a thread that waits
-// for a connection handle a signal. Its arguments are three servers: one that accepts, a missing one, and one with a
+// for a connection, by TCP and to a unix socket, handle a signal. Its arguments are three servers: one that accepts, a missing one, and one with a
 // full queue.
 func insidePending(args []string) int {
 	at := func(i int) unix.Sockaddr {
@@ -277,13 +278,39 @@ func insidePending(args []string) int {
 		fmt.Println(name, results)
 	}
 	fd := socket(unix.SOCK_STREAM)
+	if n := handlesSignal(func() error { return unix.Connect(fd, at(2)) }, func() { _ = unix.Shutdown(fd, unix.SHUT_RDWR) }); n != 0 {
+		return n
+	}
+	full := &unix.SockaddrUnix{Name: "full"}
+	_ = os.Remove(full.Name)
+	server, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err == nil {
+		err = errors.Join(unix.Bind(server, full), unix.Listen(server, 0))
+	}
+	for err == nil {
+		var client int
+		if client, err = unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0); err == nil {
+			err = unix.Connect(client, full)
+		}
+	}
+	fmt.Println(err)
+	client, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	return handlesSignal(func() error { return unix.Connect(client, full) }, sync.OnceFunc(func() { _ = unix.Close(server) }))
+}
+
+// handlesSignal has a thread that waits in connect handle a signal; end makes connect fail.
+func handlesSignal(connect func() error, end func()) int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGUSR1)
 	thread, ended := make(chan int), make(chan error)
 	go func() {
 		runtime.LockOSThread()
 		thread <- unix.Gettid()
-		ended <- unix.Connect(fd, at(2))
+		ended <- connect()
 	}()
 	waits := strconv.Itoa(<-thread)
 	for { // until the thread waits in the call
@@ -308,7 +335,7 @@ func insidePending(args []string) int {
 			fmt.Println("ended", err != nil)
 			return 0
 		default:
-			_ = unix.Shutdown(fd, unix.SHUT_RDWR)
+			end()
 			runtime.Gosched()
 		}
 	}

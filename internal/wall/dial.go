@@ -118,28 +118,36 @@ func (s *sockets) waits(p *dial) bool {
 // does not interrupt the call itself (see package nsexec).
 const lookEvery = 100 * time.Millisecond
 
-// wait waits until a socket is connected, or has failed. Restart: the waiting thread has a signal. EINPROGRESS: its
-// time is over. EINTR: it was killed. ESHUTDOWN: the command has ended.
+// wait waits until a socket is connected, or has failed, and returns 0, or what stops the waiting.
 func (s *sockets) wait(l notify.Listener, p *dial) syscall.Errno {
 	for !ready(p.fd, lookEvery) {
-		s.mu.Lock()
-		ended, caller, thread, until := s.idle == nil, p.caller, p.thread, p.until
-		s.mu.Unlock()
-		switch {
-		case ended:
-			return syscall.ESHUTDOWN
-		case !until.IsZero() && !time.Now().Before(until):
-			return syscall.EINPROGRESS
-		case caller == 0:
-			continue
+		if e := s.stops(l, p); e != 0 {
+			return e
 		}
-		status, err := os.ReadFile(notify.Proc(thread, "status"))
-		switch {
-		case !l.Valid(caller):
-			return syscall.EINTR
-		case err == nil && notify.Signalled(status):
-			return notify.Restart
-		}
+	}
+	return 0
+}
+
+// stops says why a call waits no longer. Restart: the waiting thread has a signal. EINPROGRESS: its time is over.
+// EINTR: it was killed. ESHUTDOWN: the command has ended.
+func (s *sockets) stops(l notify.Listener, p *dial) syscall.Errno {
+	s.mu.Lock()
+	ended, caller, thread, until := s.idle == nil, p.caller, p.thread, p.until
+	s.mu.Unlock()
+	switch {
+	case ended:
+		return syscall.ESHUTDOWN
+	case !until.IsZero() && !time.Now().Before(until):
+		return syscall.EINPROGRESS
+	case caller == 0:
+		return 0
+	}
+	status, err := os.ReadFile(notify.Proc(thread, "status"))
+	switch {
+	case !l.Valid(caller):
+		return syscall.EINTR
+	case err == nil && notify.Signalled(status):
+		return notify.Restart
 	}
 	return 0
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -97,11 +98,25 @@ func (d *Deputy) connectUnix(l notify.Listener, n *notify.Notification, ino uint
 	d.sockets.connectFile(l, n, ino, file)
 }
 
+// roomEvery is how often a connect to a listener with a full queue is tried again.
+const roomEvery = 5 * time.Millisecond
+
 func (s *sockets) connectFile(l notify.Listener, n *notify.Notification, ino uint64, file sys.FD) {
 	if !s.begin(l, n, ino, func(p *dial) syscall.Errno {
 		defer file.Close()
 		to := &unix.SockaddrUnix{Name: "/proc/self/fd/" + strconv.Itoa(int(file))}
-		return errnoOf(sys.Retry(func() error { return unix.Connect(int(p.fd), to) }))
+		for {
+			nonblock, e := attempt(p.fd, to)
+			if nonblock || e != syscall.EAGAIN {
+				return e
+			}
+			if e := s.stops(l, p); e == syscall.EINPROGRESS {
+				return syscall.EAGAIN
+			} else if e != 0 {
+				return e
+			}
+			time.Sleep(roomEvery)
+		}
 	}) {
 		file.Close()
 	}
