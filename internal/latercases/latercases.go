@@ -156,7 +156,7 @@ const documented = `
 .github/copilot-instructions.md .github/workflows/x.yml .github/actions/x/action.yml .gitlab-ci.yml .circleci/config.yml Jenkinsfile azure-pipelines.yml .travis.yml bitbucket-pipelines.yml
 .drone.yml .woodpecker/x.yml .buildkite/pipeline.yml .forgejo/workflows/x.yml
 .pre-commit-config.yaml lefthook.yml .lintstagedrc.json .simple-git-hooks.cjs .overcommit.yml commitlint.config.js
-mise.toml .mise.toml .config/mise/config.toml .env .envrc.local .direnv/flake-profile-x.rc flake.nix sub/shell.nix devenv.nix .rvmrc .shadowenv.d/x.lisp .pnpmfile.cjs .yarn/releases/yarn-4.cjs .bazelrc .mvn/jvm.config gradle/wrapper/gradle-wrapper.jar
+mise.toml .mise.toml .config/mise/config.toml .env .envrc.local .direnv/flake-profile-x.rc flake.nix sub/shell.nix devenv.nix nix/.envrc nix/flake.lock nix/default.nix .rvmrc .shadowenv.d/x.lisp .pnpmfile.cjs .yarn/releases/yarn-4.cjs .bazelrc .mvn/jvm.config gradle/wrapper/gradle-wrapper.jar
 .irbrc .pryrc .Rprofile .Renviron .RData .ghci .erlang .iex.exs .lldbinit .screenrc .ssh/config .ssh/authorized_keys .hg/hgrc .my.cnf .psqlrc .inputrc .config/environment.d/x.conf
 .config/systemd/user/x.service .config/autostart/x.desktop .local/bin/ls .emacs.d/init.el
 rust-analyzer.toml .bsp/x.json buildServer.json .sourcekit-lsp/config.json hie.yaml .hie-bios .merlin .solargraph.yml .ruby-lsp/Gemfile lib/ruby_lsp/x/addon.rb .phpactor.json

@@ -221,6 +221,10 @@ func (c *Classifier) means(p *pattern, at string, elems []string, i, below int) 
 	if p.first() == ".claude" && len(elems) > i+1 && slices.Contains(notClaude, elems[i+1]) {
 		return false
 	}
+	dir := "/" + strings.Join(strings.Split(at[1:], "/")[:i], "/")
+	if p.beside != "" && c.New.Kind(path.Join(dir, p.beside)) == Missing && c.Old.Kind(path.Join(dir, p.beside)) == Missing {
+		return false
+	}
 	if p.scope == anywhere || i < below {
 		return true
 	}
@@ -230,8 +234,7 @@ func (c *Classifier) means(p *pattern, at string, elems []string, i, below int) 
 	if p.scope == own || i == below {
 		return true
 	}
-	dir := "/" + strings.Join(strings.Split(at[1:], "/")[:i], "/")
-	return c.New.Kind(dir+"/.git") != Missing
+	return c.New.Kind(path.Join(dir, ".git")) != Missing
 }
 
 // newLines reports whether a file has a new setting with one of some names.

@@ -8,9 +8,17 @@
 // of services that build commits.
 //
 // Files that a person runs knowingly do not count: sources, Makefile, package.json, setup.py, build.rs, Dockerfile,
-// test and lint settings, scripts, node_modules, a virtual environment. Whoever builds or tests a project, or lets an
-// editor's language server do so, runs what is in it. Nor do the contents of git commits count: git checkout writes
-// only files that it is asked for.
+// test and lint settings, also those that are code (conftest.py, eslint.config.js, vite.config.ts), scripts,
+// node_modules, a virtual environment. Whoever builds or tests a project, or lets an editor's language server do so,
+// runs what is in it. Nor do the contents of git commits count: git checkout writes only files that it is asked for.
+//
+// What direnv loads because of an .envrc counts, as direnv asks about that file only: flake.nix and shell.nix
+// everywhere, default.nix and locks of flakes only beside an .envrc, because packages of Nix are such files, and each
+// update writes the locks.
+//
+// Results of compilers do not count, such as __pycache__ and object files, although tools execute them in place of the
+// sources: each build and each test writes them. Nothing in a file of __pycache__ tells whether the source beside it was
+// compiled to it.
 //
 // .gitattributes and .gitmodules name drivers and URLs. They execute nothing by themselves: git takes commands from its
 // configuration only.

@@ -140,7 +140,7 @@ func (c *Classifier) inGit(dir string) bool {
 	in, known := c.below[dir]
 	if !known && c.root(dir) != "" {
 		g := c.isGit(dir)
-		in = g.old || g.now || c.New.Kind(path.Join(dir, ".git")) == Missing && c.inGit(path.Dir(dir))
+		in = g.old || g.now || c.New.Kind(path.Join(dir, ".git")) == Missing && dir != "/" && c.inGit(path.Dir(dir))
 		if c.below == nil {
 			c.below = map[string]bool{}
 		}

@@ -22,6 +22,7 @@ type class struct {
 	patterns string   // separated by white space
 	lines    []string // only these settings count, if there are any; "*text": lines with that text
 	harmless []string // a file does not count that has no other settings and headings than these
+	beside   string   // they count only in a directory that has this file
 }
 
 var classes = []class{
@@ -50,6 +51,7 @@ var classes = []class{
 	// direnv asks about .envrc only: not about what that loads.
 	{reason: "direnv", patterns: `.envrc .direnvrc .config/direnv/** .envrc.local .envrc.private .envrc.user`},
 	{reason: "direnv", scope: own, patterns: `flake.nix shell.nix devenv.nix devenv.local.nix devenv.yaml .direnv/**`},
+	{reason: "direnv", scope: own, patterns: `default.nix flake.lock devenv.lock`, beside: ".envrc"},
 	{reason: "nsrun settings", patterns: `.nsrun.toml nsrun/config.toml .config/nsrun/**`},
 	{reason: "loaded as environment", scope: own, patterns: `.env .autoenv.zsh .autoenv_leave.zsh .autoenv .autoenv.leave .env.leave .env.yarn .rbenv-vars .rvmrc .shadowenv.d/** .powrc .powenv .pumaenv .flox/** bin/activate-hermit bin/hermit.hcl`},
 	{reason: "mise or asdf", patterns: `.mise.toml mise.toml .mise.*.toml mise.*.toml .mise/** mise/config.toml mise/config.*.toml mise/conf.d/** .miserc.toml .config/miserc.toml .config/mise/** .config/mise.toml .rtx.toml .asdfrc`},

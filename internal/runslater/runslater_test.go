@@ -152,6 +152,8 @@ func TestReasons(t *testing.T) {
 			[]string{".git/worktrees/v/rebase-apply/apply-opt"}},
 		{"dependencies", repository, []string{"node_modules/x/.vscode/tasks.json: x", "node_modules/x/.travis.yml: x", "node_modules/x/CLAUDE.md: x", "node_modules/x/.npmrc: git=x", "vendor/x/.idea/workspace.xml: x",
 			"node_modules/x/.envrc: x", "node_modules/x/.git/config: [core]\npager=x", "node_modules/config/index.js: x", "node_modules/hooks/x.js: x"}, []string{"node_modules/x/.envrc", "node_modules/x/.git/config"}},
+		{"beside .envrc", at(repository, "e/.envrc: use flake"), []string{"flake.lock: x", "a/default.nix: x", "e/flake.lock: x", "e/default.nix: x", "e/sub/default.nix: x", "n/.envrc: use nix", "n/default.nix: x"},
+			[]string{"e/default.nix", "e/flake.lock", "n/.envrc", "n/default.nix"}},
 		{"CI at the top only", at(repository, "nested/.git/HEAD: x"), []string{".travis.yml: x", "sub/.travis.yml: x", "sub/.github/workflows/x.yml: x", "nested/.github/workflows/x.yml: x"}, []string{".travis.yml", "nested/.github/workflows/x.yml"}},
 		{"links with names", repository, []string{".vscode: =>sub", ".envrc: =>x", ".husky: =>x", ".claude: =>x", ".config: =>x", "sub/.idea: =>x"}, []string{".claude", ".config", ".envrc", ".husky", ".vscode", "sub/.idea"}},
 		{"lines", at(repository, ".npmrc: script-shell=old\nregistry=x"), []string{".npmrc: script-shell=old\nregistry=y", "a/.npmrc: save-exact=true\nregistry=https://git.example.org/", "b/.npmrc: Script_Shell = x",
@@ -190,10 +192,15 @@ func TestOutside(t *testing.T) {
 		{"/etc", "/etc/profile.d/x.sh", "run by the system"},
 		{"/srv/rootfs", "/srv/rootfs/etc/profile.d/x.sh", ""},
 		{"/home/me/p", "/home/me/p/etc/cron.d/x", ""},
+		{"/", "/hooks/l", ""},
 	} {
 		v := tree{c.path: "x"}
 		k := Classifier{Roots: []string{c.root}, Old: tree{}, New: v}
-		if got := k.Reason(Change{Path: c.path, Kind: File, Content: true}); got != c.want {
+		kind := File
+		if path.Base(c.path) == "l" {
+			kind = Link
+		}
+		if got := k.Reason(Change{Path: c.path, Kind: kind, Content: true}); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.path, got, c.want)
 		}
 	}
