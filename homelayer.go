@@ -67,9 +67,6 @@ func (x *Execution) takeHome(f *plan.Facts, which int, perm os.FileMode, project
 		return nil, why
 	}
 	if takes, why := f.TakesLayer(u.at); !takes {
-		if !x.explain && plan.Private(u.at+"/") {
-			why = "" // not at each start
-		}
 		return nil, why
 	}
 	if x.explain {

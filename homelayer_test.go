@@ -126,6 +126,30 @@ func TestHomeInTemp(t *testing.T) {
 	}
 }
 
+// TestHomeInShm: a home directory in memory that each command has of its own is empty at the start, and a notice says so.
+func TestHomeInShm(t *testing.T) {
+	need(t, features.Overlay)
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t)
+	home, err := os.MkdirTemp("/dev/shm", "nsrun-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(home) })
+	testenv.Tree(t, home, ".netrc: secret")
+	t.Setenv("HOME", home)
+	r := runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard, Home: nsrun.HomeLayer})
+	for range 2 {
+		res, err := r.Run(t.Context(), nsrun.Request{Command: "ls -A ~; echo new >~/new"})
+		if err != nil || res.String() != "playground\n" || len(res.Notices) != 1 || !strings.Contains(res.Notices[0].Text, "no home layer: each command has an empty "+home) {
+			t.Errorf("%v, %q: %s", err, res.Notices, res)
+		}
+	}
+	if content(home, "new") != "-" {
+		t.Error("a command wrote to the home directory")
+	}
+}
+
 // TestOtherHome: if $HOME is not the home directory in /etc/passwd, commands can write to both, each in a layer of its
 // own. What is hidden in one is hidden in the other.
 func TestOtherHome(t *testing.T) {

@@ -21,8 +21,8 @@ const (
 	mostLooked = 1000    // changes that are looked at
 )
 
-// News are the paths of changes that it has not returned before. caches, and what is in them, are not news. It does not
-// look at everything where there is very much.
+// News are the paths of changes that it has not returned before; when these are very many, it begins anew. caches, and
+// what is in them, are not news. It does not look at everything where there is very much.
 func News(path, home string, caches []string) (list []string, err error) {
 	dir, err := openLayer(path)
 	if err != nil {
@@ -35,7 +35,10 @@ func News(path, home string, caches []string) (list []string, err error) {
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, mostTold))
-	if err != nil || len(text) == mostTold {
+	if err == nil && len(text) == mostTold { // commands choose how long the names are, and must not silence later news
+		text, err = nil, f.Truncate(0)
+	}
+	if err != nil {
 		return nil, err
 	}
 	told := make(map[string]bool)

@@ -3,6 +3,8 @@
 package homelayer
 
 import (
+	"bytes"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -38,4 +40,11 @@ func TestNews(t *testing.T) {
 	want()
 	write(".config/a: new")
 	want(".config/a")
+	// However long the names were that were told, the next one is told.
+	if err := os.WriteFile(filepath.Join(path, toldName), bytes.Repeat([]byte{'x'}, mostTold), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write(".config/c: 1")
+	want(".config/a", ".config/b", ".config/c", ".profile", "go/bin/", "new/")
+	want()
 }

@@ -60,7 +60,7 @@ func (b *building) mountPoint(bind mounts.Mount) error {
 	cover := &b.mounts[at]
 	exists := b.Playground.Point == DirPoint
 	switch {
-	case cover.Kind == mounts.KindTmpfs:
+	case cover.Kind == mounts.KindTmpfs, cover.Kind == mounts.KindDev && strings.HasPrefix(bind.Target, "/dev/shm/"):
 	case cover.Over: // the overlay below it is of this target, too
 		below := &b.mounts[at-1]
 		below.Dirs = append(slices.Clip(below.Dirs), PlaygroundName)
