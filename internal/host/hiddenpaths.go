@@ -52,6 +52,26 @@ var homeSecrets = [...]string{
 	// Connections to other hosts, and histories.
 	".config/filezilla", ".config/remmina", ".local/share/remmina", ".vnc", ".cert", ".mylogin.cnf", ".local/share/DBeaverData", ".sqlite_history", ".irb_history",
 	".php_history", ".dbshell", ".zhistory", ".histfile", ".local/share/atuin",
+	// Agents and editors once more, and what serves models and notebooks.
+	".config/anthropic", ".config/aichat", ".local/share/crush", ".augment/session.json", ".factory/auth.json", ".local/share/amazon-q", ".local/share/kiro-cli", ".cline/data",
+	".config/Code - Insiders/User/globalStorage", ".config/Code - OSS/User/globalStorage", ".config/Antigravity/User/globalStorage", ".config/Google",
+	".config/code-server", ".local/share/code-server/User/globalStorage", ".vscode/cli",
+	".cache/huggingface/stored_tokens", ".ollama/id_ed25519", ".modal.toml", ".config/kaggle", ".local/share/jupyter/runtime",
+	// Clouds and hosts once more.
+	".chef", ".puppetlabs", ".rancher", ".cf", ".config/coderv2", ".config/snowflake", ".databricks", ".okta", ".saml2aws", ".awsvault", ".tofurc", ".config/opentofu",
+	".config/exoscale", ".config/nats", ".confluent", ".config/auth0", ".twilio-cli", ".slack", ".travis", ".ansible/galaxy_token", ".vault_pass", ".vault_pass.txt",
+	".passwd-s3fs", ".rclone.conf", ".config/b2", ".davfs2", ".smbcredentials", ".dropbox", ".config/onedrive",
+	// Repositories and packages, keys of certificates: not the certificates themselves, which programs need.
+	".gcm", ".python-gitlab.cfg", ".config/lab", ".config/hut", ".gist", ".config/composer/auth.json", ".hex/hex.config", ".config/dart", ".pub-cache/credentials.json",
+	".conan2/credentials.json", ".dockercfg", ".microsoft/usersecrets", ".local/share/mkcert/rootCA-key.pem", ".local/share/caddy", ".acme.sh", ".keystore",
+	// Databases, browsers, mail, chat, other hosts, histories and wallets once more.
+	".mongodb", ".influxdbv2", ".mariadb_history", ".config/MongoDB Compass", ".pgadmin", ".mysql", ".config/Postman", ".config/Insomnia",
+	".config/mozilla", ".config/google-chrome-beta", ".config/google-chrome-unstable", ".waterfox", ".local/share/epiphany",
+	".config/msmtp", ".config/isyncrc", ".config/himalaya", ".config/aerc/accounts.conf", ".local/share/geary",
+	".config/discordcanary", ".config/vesktop", ".config/Mattermost", ".zoom", ".local/share/fractal", ".config/hexchat", ".irssi", ".config/keybase", ".local/share/signal-cli",
+	".putty", ".config/tigervnc", ".anydesk", ".config/rustdesk",
+	".ksh_history", ".ash_history", ".Rhistory", ".local/state/nvim/shada", ".config/nushell/history.txt", ".config/nushell/history.sqlite3", ".local/share/powershell/PSReadLine",
+	".litecoin", ".dogecoin", ".near-credentials", ".sui", ".aptos",
 	// Sessions of other programs.
 	".local/state/nsrun",
 }
@@ -72,6 +92,8 @@ var systemSecrets = [...]string{
 	"/etc/docker", "/etc/kubernetes", "/root/.ssh", "/var/lib/docker", "/var/lib/containerd", "/var/lib/kubelet",
 	"/var/lib/containers", "/var/lib/lxc", "/var/lib/rancher",
 	"/var/spool/cron", "/var/lib/sss/secrets", "/boot/grub/user.cfg",
+	"/etc/letsencrypt", "/etc/openvpn", "/etc/ipsec.secrets", "/etc/ppp/chap-secrets", "/etc/wpa_supplicant", "/var/lib/iwd", "/var/lib/tailscale", "/etc/cloudflared",
+	"/etc/rancher", "/etc/mysql/debian.cnf", "/etc/cryptsetup-keys.d", "/etc/credstore",
 	// Sockets that give root's rights to every process that may connect.
 	"/var/snap/lxd/common/lxd/unix.socket", "/var/lib/lxd/unix.socket", "/var/lib/incus/unix.socket",
 }
