@@ -192,7 +192,7 @@ func firstDifference(got, want string) string {
 // TestRenamedDirectory: what a renamed directory was, it is afterwards.
 func TestRenamedDirectory(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
-	dir := place(t, "old/sub/f", "old/g")
+	dir := place(t, "old/sub/f", "old/g", "f")
 	p := filepath.Join(dir, "p")
 	old := filepath.Join(p, "old")
 	must := func(err error) {
@@ -202,13 +202,14 @@ func TestRenamedDirectory(t *testing.T) {
 		}
 	}
 	must(unix.Setxattr(filepath.Join(old, "sub"), "user.mark", []byte("kept"), 0))
+	must(unix.Setxattr(filepath.Join(old, "sub"), "user.empty", nil, 0))
 	must(unix.Chmod(filepath.Join(old, "sub"), 0o2750))
 	times := []unix.Timespec{{Sec: 1e9}, {Sec: 1e9 + 1}}
 	for _, name := range []string{"sub/f", "sub", "g", "."} {
 		must(unix.UtimesNanoAt(unix.AT_FDCWD, filepath.Join(old, name), times, 0))
 	}
 	r := runner(t, nsrun.Config{Project: p})
-	got := sh(t, r, `ls -i old/g | cut -d' ' -f1 >/tmp/g && mv -T old new && stat -c '%n %a %Y' new new/sub new/sub/f new/g && ls -A && cat new/sub/f`)
+	got := sh(t, r, `ls -i old/g | cut -d' ' -f1 >/tmp/g && mv -T old new && mkdir l && ln f l/f && tar cf /tmp/t new l && rm -r f l && stat -c '%n %a %Y' new new/sub new/sub/f new/g && ls -A && cat new/sub/f`)
 	want := "new 755 1000000001\nnew/sub 2750 1000000001\nnew/sub/f 644 1000000001\nnew/g 644 1000000001\nnew\n"
 	if !strings.HasPrefix(got, want) {
 		t.Errorf("%s\nwant\n%s", got, want)
@@ -218,6 +219,9 @@ func TestRenamedDirectory(t *testing.T) {
 	n, err := unix.Getxattr(filepath.Join(p, "new/sub"), "user.mark", value)
 	if info, err2 := os.Stat(filepath.Join(p, "new/sub")); err != nil || string(value[:n]) != "kept" || err2 != nil || info.Mode() != fs.ModeDir|fs.ModeSetgid|0o750 {
 		t.Errorf("committed: %q, %v, %v, %v", value[:n], err, info.Mode(), err2)
+	}
+	if _, err := unix.Getxattr(filepath.Join(p, "new/sub"), "user.empty", value); err != nil {
+		t.Error("an attribute without a value:", err)
 	}
 }
 

@@ -4,6 +4,7 @@ package renames
 
 import (
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -30,10 +31,10 @@ func (s *Server) link(l notify.Listener, n *notify.Notification) {
 	case c.flags&^unix.AT_SYMLINK_FOLLOW != 0 || c.pid == 0:
 		l.Proceed(n.ID)
 	case s.own || os.Geteuid() != 0:
-		s.seen.link(l, &c, &s.copies)
+		s.seen.link(l, &c, s)
 	default:
 		s.running.Go(func() {
-			if !s.act(func(seen *caller) { seen.link(l, &c, &s.copies) }) {
+			if !s.act(func(seen *caller) { seen.link(l, &c, s) }) {
 				l.Proceed(c.id)
 			}
 		})
@@ -47,7 +48,7 @@ func isGit(pid uint32) bool {
 }
 
 // link makes the link in the caller's place, or leaves it to the kernel.
-func (s *caller) link(l notify.Listener, c *call, known *copies) {
+func (s *caller) link(l notify.Listener, c *call, of *Server) {
 	s.close() // as in begin
 	if !s.open(c.pid) {
 		l.Proceed(c.id)
@@ -62,7 +63,7 @@ func (s *caller) link(l notify.Listener, c *call, known *copies) {
 	if !l.Valid(c.id) {
 		return
 	}
-	switch err := m.link(s, known, c.flags != 0, isGit(c.pid)); err {
+	switch err := m.link(s, of, c.flags != 0, isGit(c.pid)); err {
 	case nil:
 		l.Answer(c.id, 0)
 	case unix.EXDEV:
@@ -75,7 +76,7 @@ func (s *caller) link(l notify.Listener, c *call, known *copies) {
 // link makes a link that has the same inode number as the other name; for git, the number that the file had before, or
 // it returns EXDEV. With any other error the kernel carries out the call. It follows no symbolic link: with follow, the
 // kernel does that.
-func (m *move) link(s *caller, known *copies, follow, git bool) error {
+func (m *move) link(s *caller, of *Server, follow, git bool) error {
 	before, err := m.from.stat()
 	if err != nil || isDir(&before) || mounted(&before) || !m.overlay() {
 		return errLeave
@@ -85,8 +86,9 @@ func (m *move) link(s *caller, known *copies, follow, git bool) error {
 		return errLeave
 	}
 	git = git && typ == unix.S_IFREG
-	again := !git && before.Nlink > 1 && known.link(&before, s, m.to)
-	if !again && linkat(m.from, m.to) != nil {
+	again := !git && before.Nlink > 1 && of.copies.link(&before, s, m.to)
+	old := !git && time.Unix(before.Btime.Sec, int64(before.Btime.Nsec)).Before(of.began)
+	if !again && m.add(old) != nil {
 		return errLeave
 	}
 	if m.to.is(&before) {
@@ -98,7 +100,7 @@ func (m *move) link(s *caller, known *copies, follow, git bool) error {
 	case !git && ok:
 		m.join(file)
 		if before.Nlink > 1 && !again {
-			known.add(&before, s, m.to)
+			of.copies.add(&before, s, m.to)
 		}
 		return nil
 	case !git: // somebody has replaced the old name
@@ -111,6 +113,21 @@ func (m *move) link(s *caller, known *copies, follow, git bool) error {
 	}
 	_ = m.to.unlink() // it had several names in the lower layer: the overlay keeps no number of such a file
 	return unix.EXDEV
+}
+
+// add makes the new name. Where an old file of a lower layer gets a name, the overlay marks the directory, and removes
+// the mark when the directory is read: that changes its ctime, and tar(1) fails (see finish). So an old file gets a name
+// beside the old one first: for the overlay that name is not one of a lower layer.
+func (m *move) add(old bool) error {
+	if _, err := m.to.stat(); old && err == unix.ENOENT {
+		beside := place{m.from.dir, temporary()}
+		if linkat(m.from, beside) == nil {
+			err := linkat(beside, m.to)
+			_ = beside.unlink()
+			return err
+		}
+	}
+	return linkat(m.from, m.to)
 }
 
 // hold opens the old name, if it is still a name of the file that was linked.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,6 +32,7 @@ type Server struct {
 
 	waiting chan struct{} // has room for the directories that wait to be carried over: each takes descriptors
 
+	began      time.Time   // files that are older can be of a lower layer
 	copies     copies      // of linked files
 	restricted atomic.Bool // a process has restricted itself by Landlock: see doc.go
 
@@ -53,6 +55,7 @@ func (s *Server) Attach(c *sandbox.Options, deny []unix.SockFilter) {
 		deny = s.next.Filter
 	}
 	s.waiting = make(chan struct{}, maxWaiting)
+	s.began = time.Now()
 	s.server.Handle = s.handle
 	s.server.On = func(serve func()) bool {
 		return s.unprivileged(func() {
