@@ -197,6 +197,10 @@ func (m *model) control(params string, final byte) {
 		for p := range strings.SplitSeq(params, ";") {
 			m.mode(private+p, final == 'h')
 		}
+	case 'p':
+		if params == "!" {
+			maps.DeleteFunc(m.state, func(name, _ string) bool { return name == "sgr" || strings.HasPrefix(name, "G") })
+		}
 	case 'r':
 		m.set("region", strings.Trim(params, "0;"))
 	case 's':
