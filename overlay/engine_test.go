@@ -286,6 +286,28 @@ func TestLongPath(t *testing.T) {
 	}
 }
 
+// Attributes that are marks in an overlay have no meaning in a copy, and hide nothing of what else a command wrote.
+func TestMarksInCopy(t *testing.T) {
+	s := createWith(t, EngineCopy, project(t, `echo a > f; mkdir d; echo a > d/f`))
+	if len(s.Layers()) > 0 {
+		return // the copy is in memory
+	}
+	upper := s.Roots()[0].Upper
+	outside(t, upper, `echo b > f; mkdir n; echo b > n/f; echo b > g`)
+	for _, name := range []string{"f", "n", "n/f", "d", "d/f"} {
+		for _, mark := range []string{"redirect", "metacopy", "opaque", "origin"} {
+			if err := unix.Setxattr(filepath.Join(upper, name), tree.OverlayPrefix+mark, []byte("y"), 0); err != nil {
+				testenv.Skip(t, "user attributes", err.Error())
+			}
+		}
+	}
+	if err := s.Collect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantChanges(t, s, "M f", "A g", "A n/", "A n/f")
+	commitAll(t, s)
+}
+
 // A path of the project that is too long cannot be copied, and that is said before the command runs.
 func TestLongPathToCopy(t *testing.T) {
 	root := project(t, `d=$(printf %0200d 0); p=$d; while [ ${#p} -lt 3968 ]; do p=$p/$d; done; mkdir -p $p`)

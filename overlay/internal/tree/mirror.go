@@ -113,7 +113,7 @@ func (c *projectCopier) list(path string, d *Handle, rec Record) (Xattrs, error)
 	}
 	defer from.Close()
 	x, err := from.Xattrs()
-	if err != nil {
+	if err != nil && err != ErrLayer {
 		return nil, err
 	}
 	names, err := from.Names()
@@ -241,6 +241,7 @@ func (c *projectCopier) File(from Dir, name string, d *Handle, st Stat) error {
 func (p *Packer) Mirror(top *Handle, rec Record) (*Node, error) {
 	t := &Real{H: top, Unlock: true}
 	defer t.Close()
+	p.copy = true
 	n, err := &Node{Name: "."}, error(nil)
 	if n.Stat, err = top.Stat(); err != nil {
 		return nil, err
@@ -296,7 +297,7 @@ func (p *Packer) changedIn(t Tree, path string, n *Node, rec Record) (subs []*No
 		return nil, err
 	}
 	defer d.Close()
-	if n.Xattrs, err = d.Xattrs(); err != nil && err != ErrLayer { // as above
+	if n.Xattrs, err = d.Xattrs(); p.unmarked(err) != nil {
 		return nil, err
 	}
 	names, err := d.Names()

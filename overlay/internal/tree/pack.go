@@ -20,6 +20,15 @@ type Packer struct {
 	files int
 	shard string // the newest one
 	links map[Inode]*Node
+	copy  bool // it reads a copy of the project, where marks of overlays have no meaning
+}
+
+// unmarked is err, without ErrLayer where that has no meaning.
+func (p *Packer) unmarked(err error) error {
+	if p.copy && err == ErrLayer {
+		return nil
+	}
+	return err
 }
 
 // Pack stores upper sides, one for each root, in the session directory at. Nobody else may write there.
@@ -183,7 +192,7 @@ func (p *Packer) list(t Tree, path string, n *Node) error {
 		return err
 	}
 	defer d.Close()
-	if n.Xattrs, err = d.Xattrs(); err != nil {
+	if n.Xattrs, err = d.Xattrs(); p.unmarked(err) != nil {
 		return err
 	}
 	if n.Opaque, err = d.opaque(); err != nil {
@@ -244,10 +253,10 @@ func (p *Packer) Object(d Dir, c *Node) (err error) {
 // File stores the content and the attributes of a regular file.
 func (p *Packer) File(d Dir, c *Node) error {
 	t, err := d.Traits(c.Name, c.Stat)
-	if err != nil {
+	if p.unmarked(err) != nil {
 		return err
 	}
-	c.Origin = t.Origin
+	c.Origin = t.Origin && !p.copy
 	f, err := d.File(c.Name, c.Stat)
 	if err != nil {
 		return err
@@ -255,7 +264,7 @@ func (p *Packer) File(d Dir, c *Node) error {
 	defer f.Close()
 	if t.Project {
 		x, err := f.Xattrs()
-		if err != nil {
+		if p.unmarked(err) != nil {
 			return err
 		}
 		c.Xattrs = x

@@ -159,7 +159,7 @@ func (h *Handle) keepXattrs() error {
 	return nil
 }
 
-// Xattrs returns the attributes of h that belong to the project.
+// Xattrs returns the attributes of h that belong to the project, also with ErrLayer.
 func (h *Handle) Xattrs() (Xattrs, error) {
 	names, err := h.XattrNames()
 	if err != nil {
@@ -171,9 +171,7 @@ func (h *Handle) Xattrs() (Xattrs, error) {
 // xattrs is Xattrs where the names of all attributes are known.
 func (h *Handle) xattrs(names []string) (Xattrs, error) {
 	var set Xattrs
-	if _, err := traitsOf(names); err != nil {
-		return nil, err
-	}
+	_, layer := traitsOf(names)
 	for _, name := range names {
 		if !WantedXattr(name) {
 			continue
@@ -189,7 +187,7 @@ func (h *Handle) xattrs(names []string) (Xattrs, error) {
 			set[name] = v
 		}
 	}
-	return set, nil
+	return set, layer
 }
 
 // SetXattrs makes want the attributes of h that belong to the project. It also removes
@@ -271,8 +269,7 @@ type Traits struct {
 	Lists Xattrs
 }
 
-func traitsOf(names []string) (Traits, error) {
-	var t Traits
+func traitsOf(names []string) (t Traits, layer error) {
 	for _, name := range names {
 		switch {
 		case name == CapabilityXattr:
@@ -280,10 +277,10 @@ func traitsOf(names []string) (Traits, error) {
 		case name == OverlayPrefix+"origin":
 			t.Origin = true
 		case name == OverlayPrefix+"redirect" || name == OverlayPrefix+"metacopy":
-			return Traits{}, ErrLayer
+			layer = ErrLayer
 		case WantedXattr(name):
 			t.Project = true
 		}
 	}
-	return t, nil
+	return t, layer
 }
