@@ -24,7 +24,7 @@ var trustVerb = usage.Verb{
 	Long: `Commands can write to a project's .nsrun.toml, so the file can only make the policy
 stricter until you trust it. You trust the present content: once the file changes, it is
 no longer trusted. PATH is the file or the project (default: the current project). Read
-the file first.`,
+the file first, and what the verb prints: that is the content that it has trusted.`,
 	Flags: func(fs *flag.FlagSet) { trustFlags(fs, &trustOptions{}) },
 }
 
@@ -64,27 +64,32 @@ func cmdTrust(args []string) int {
 		}
 		return 0
 	}
-	if err := trust(path); err != nil {
+	content, err := trust(path)
+	if err != nil {
 		return console.Fail(err)
 	}
-	fmt.Printf("%s is trusted until it changes\n", escape.Quote(path))
-	return 0
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s is trusted until it changes:\n", escape.Quote(path))
+	for line := range strings.Lines(string(content)) { // a command may have exchanged the file since it was read
+		fmt.Fprintf(&out, "  %s\n", escape.Printable(strings.TrimSuffix(line, "\n")))
+	}
+	return console.PrintText(out.String())
 }
 
-// trust trusts the present content of a file, if that is a configuration.
-func trust(path string) error {
+// trust trusts the present content of a file, if that is a configuration, and returns it.
+func trust(path string) ([]byte, error) {
 	content, err := configfile.ReadProject(path)
 	if err == nil && content == nil {
 		err = os.ErrNotExist
 	}
 	if err != nil {
-		return fmt.Errorf("trust: %s: %w", escape.Quote(path), err)
+		return nil, fmt.Errorf("trust: %s: %w", escape.Quote(path), err)
 	}
 	_, wrong := config.Decode(escape.Quote(path), config.Project, content, &config.Facts{Home: host.Home(), Project: filepath.Dir(path)})
 	if len(wrong) > 0 {
-		return wrong[0]
+		return nil, wrong[0]
 	}
-	return configfile.Trust(path, content)
+	return content, configfile.Trust(path, content)
 }
 
 // trustPath is the file that words mean, without symbolic links.
