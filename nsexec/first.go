@@ -4,6 +4,7 @@ package nsexec
 
 import (
 	"os"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -35,6 +36,7 @@ type beginning struct {
 	profile
 	created func(pid int) error
 	later   bool // created has the maps written
+	tty     bool // there is a group 5
 	join    sandbox.Join
 }
 
@@ -61,6 +63,7 @@ func (c *Cmd) beginning() *beginning {
 	if p.flags&unix.CLONE_NEWUSER != 0 && !p.later {
 		m := mapIDs(c.UIDMap, c.GIDMap)
 		p.uid, p.gid, p.self = text(m.uid), text(m.gid), m.self
+		p.tty = slices.ContainsFunc(m.gid, func(m IDMap) bool { return m.Inside <= 5 && 5-m.Inside < m.Count })
 	}
 	return &p
 }

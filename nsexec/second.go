@@ -46,6 +46,7 @@ func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMo
 		FirstLayer:    3 + len(c.ExtraFiles),
 		Layers:        len(c.Layers),
 		Bubblewrap:    c.opt.Bubblewrap,
+		Terminals:     p.tty && !c.opt.Bubblewrap,
 		Marks:         marks,
 	}
 	if c.opt.Masks != nil {

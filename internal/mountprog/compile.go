@@ -25,6 +25,10 @@ type Options struct {
 	// HostRoot says that user 0 of the sandbox is root on the host: procfs would let it write settings of the host.
 	HostRoot bool
 
+	// Terminals says that the sandbox has a group 5, tty: terminals belong to it, as outside. So screen(1) of root can
+	// give it one without a capability.
+	Terminals bool
+
 	// UserNamespace says that there is a new user namespace. Then all mounts are private or slaves already, and the
 	// caller's root is the root of its mount namespace (user_namespaces(7)).
 	UserNamespace bool

@@ -300,7 +300,11 @@ func (c *compiler) dev(m *mounts.Mount) {
 		c.Call(prog.SysMkdirat, dev.Arg(), c.String("shm"), prog.Int(perm(m, shmPerm)))
 		c.Call(prog.SysMkdirat, dev.Arg(), c.String("pts"), prog.Int(0o755))
 		c.StepIn("devpts", m.Target, "pts")
-		pts := c.newFS("devpts", attrNoSuid|attrNoExec, option{key: "newinstance", value: ""}, option{key: "ptmxmode", value: "0666"}, option{key: "mode", value: "620"})
+		options := []option{{key: "newinstance", value: ""}, {key: "ptmxmode", value: "0666"}, {key: "mode", value: "620"}}
+		if c.o.Terminals {
+			options = append(options, option{key: "gid", value: "5"})
+		}
+		pts := c.newFS("devpts", attrNoSuid|attrNoExec, options...)
 		c.attachAt(pts, dev, "pts")
 		if m.Source != "" {
 			c.console(m, dev)

@@ -23,6 +23,7 @@ var processTasks = []task{
 	{name: "curl of a local server", slow: true, needs: "curl python3", setup: "echo page >index.html", run: "python3 -m http.server -b 127.0.0.1 18924 >/dev/null 2>&1 & p=$!; curl -s --retry 20 --retry-connrefused --retry-delay 0 --retry-max-time 10 http://127.0.0.1:18924/; kill $p; wait 2>/dev/null"},
 	{name: "ping", needs: "ping", run: "ping -c 1 -W 2 127.0.0.1 | grep -o '1 received'; ping -c 1 -W 2 localhost >/dev/null; echo $?"},
 	{name: "a terminal", needs: "script", run: "script -qec 'test -t 1 && stty rows 7 cols 9 && stty size' /dev/null </dev/null | tr -d '\\r'"},
+	{name: "terminals of root belong to the group tty", who: "root", needs: "python3", run: "python3 -c \"import os; m, s = os.openpty(); n = os.ttyname(s); os.chown(n, 0, 5); os.chmod(n, 0o620); print(os.stat(n).st_gid)\""},
 	{name: "tmux", needs: "tmux", slow: true, run: "tmux -S $PWD/t -f /dev/null new-session -d 'echo in >o; sleep 0.1' && i=0; while [ ! -s o ] && [ $i -lt 100 ]; do sleep 0.05; i=$((i+1)); done; cat o; sleep 0.3; rm -f t"},
 	{name: "vim -es", needs: "vim", setup: "echo one >f", run: "vim -u NONE -es -c '%s/one/two/' -c wq f; cat f"},
 	{name: "pipes and process substitution", run: "bash -c 'diff <(seq 3) <(seq 3) && seq 100000 | head -n 1; echo ${PIPESTATUS[0]}' 2>/dev/null"},
