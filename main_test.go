@@ -17,6 +17,7 @@ func TestMain(m *testing.M) {
 		os.Exit(insides[name](os.Args[1:]))
 	}
 	testenv.OwnState()
+	testenv.AllNeedNamespaces()
 	testenv.Main(m, nsexec.Shutdown)
 }
 

@@ -24,7 +24,10 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m, nsexec.Shutdown) }
+func TestMain(m *testing.M) {
+	testenv.AllNeedNamespaces()
+	testenv.Main(m, nsexec.Shutdown)
+}
 
 // isolated is what `--ro-bind / / --dev /dev --proc /proc` asks for.
 func isolated(more ...mounts.Mount) mounts.Plan {

@@ -23,6 +23,7 @@ var withTranscripts = []string{"README.md", "docs/policy.md", "docs/sessions.md"
 const makefile = "hello: hello.in\n\t@mkdir -p out; sed s/NAME/world/ hello.in >hello; sha256sum hello >out/sums\n"
 
 func TestTranscripts(t *testing.T) {
+	testenv.NeedNamespaces(t)
 	for _, page := range withTranscripts {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			b, err := os.ReadFile(filepath.Join(testenv.Programs(), filepath.Base(page)))

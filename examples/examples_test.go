@@ -111,6 +111,7 @@ exit code: 1
 }
 
 func TestPrograms(t *testing.T) {
+	testenv.NeedNamespaces(t)
 	tested := map[string]bool{}
 	for _, c := range tests {
 		tested[c.name] = true

@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
+	testenv.AllNeedNamespaces()
 	testenv.Main(m)
 }
 

@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	testenv.AllNeedNamespaces()
 	testenv.Main(m)
 }
 

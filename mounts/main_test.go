@@ -10,7 +10,10 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m, nsexec.Shutdown) }
+func TestMain(m *testing.M) {
+	testenv.AllNeedNamespaces()
+	testenv.Main(m, nsexec.Shutdown)
+}
 
 // TestExamples says where the examples cannot be run.
 func TestExamples(t *testing.T) {

@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 	if name := os.Getenv(helperEnv); name != "" {
 		os.Exit(helpers[name](os.Args[1:]))
 	}
+	testenv.AllNeedNamespaces()
 	testenv.Main(m, nsexec.Shutdown)
 }
 

@@ -55,6 +55,7 @@ func TestMain(m *testing.M) {
 		os.Exit(atOnceHelper())
 	}
 	unix.Umask(0o022)
+	testenv.AllNeedNamespaces()
 	testenv.Main(m, nsexec.Shutdown)
 }
 

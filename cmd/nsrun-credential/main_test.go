@@ -79,6 +79,7 @@ func gateways() (pids []int) {
 // TestCommandLine: a flag of nsrun run, or the user's file, makes the program serve a credential. A project's file
 // cannot.
 func TestCommandLine(t *testing.T) {
+	testenv.NeedNamespaces(t)
 	w := newWorld(t)
 	rule := w.at + "=env:MY_SETTING,header=X-Key,url=URL"
 	out, err := w.nsrun("run", "-q", "--discard", "--report", filepath.Join(w.dir, "report.json"), "--credential", rule, "--", "bash", "-c", get+`printenv | grep -c 4711`).Output()
@@ -125,6 +126,7 @@ func TestCommandLine(t *testing.T) {
 // TestProgram: the secret is nowhere that other users can look, the program gets no signals of the command's, and it
 // ends when nsrun does, however that ends.
 func TestProgram(t *testing.T) {
+	testenv.NeedNamespaces(t)
 	w := newWorld(t)
 	c := w.nsrun("run", "-q", "--discard", "--credential", w.at+"=env:MY_SETTING,header=X-Key,url=URL", "--", "bash", "-c",
 		get+"trap '' INT; kill -INT 0; sleep .1; "+get+"echo ready; exec sleep 1000")

@@ -39,6 +39,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	testenv.AllNeedNamespaces()
 	testenv.Main(m, reap)
 }
 

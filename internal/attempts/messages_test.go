@@ -18,7 +18,10 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	testenv.AllNeedNamespaces()
+	testenv.Main(m)
+}
 
 // TestMessages: nsrun keeps what a command writes to standard error. Without a free descriptor, nsrun still passes it
 // on, but does not keep it until it has one again.

@@ -13,6 +13,7 @@ import (
 
 // TestAgainstBubblewrap is the whole comparison.
 func TestAgainstBubblewrap(t *testing.T) {
+	testenv.NeedNamespaces(t)
 	bin(t)
 	t.Run("cases", func(t *testing.T) { compare(t, linesToDo(cases)) })
 	t.Run("generated", func(t *testing.T) { compare(t, linesToDo(generated(t))) })

@@ -34,6 +34,7 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(keeperEnv); path != "" {
 		os.Exit(keepOnce(path))
 	}
+	testenv.AllNeedNamespaces()
 	testenv.Main(m)
 }
 

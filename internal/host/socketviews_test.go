@@ -82,6 +82,7 @@ func crowd() error {
 }
 
 func startCrowd(t *testing.T, dir, kind string, space uintptr) (pids []string) {
+	testenv.NeedNamespaces(t)
 	c := exec.Command("/proc/self/exe")
 	c.Env, c.Dir, c.Stderr = append(os.Environ(), crowdEnv+"="+kind), dir, os.Stderr
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: space | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}

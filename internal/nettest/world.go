@@ -50,6 +50,7 @@ func Main() {
 		}
 		os.Exit(0)
 	}
+	testenv.AllNeedNamespaces()
 	switch {
 	case os.Getenv(worldEnv) == "make":
 		if err := makeWorld(); err != nil {

@@ -35,6 +35,7 @@ func build(t *testing.T, file, arch string, flags ...string) {
 // same sandbox in a clone with the Go runtime's memory.
 func TestBegun(t *testing.T) {
 	testenv.NeedCheckout(t)
+	testenv.NeedNamespaces(t)
 	dir := testenv.Dir(t)
 	uids := []int{os.Getuid()}
 	if testenv.Root() {

@@ -21,6 +21,7 @@ import (
 // if the clone keeps the other end open, too. An orphan becomes a child of the test.
 func TestNoOrphan(t *testing.T) {
 	testenv.NeedCheckout(t)
+	testenv.NeedNamespaces(t)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		t.Fatal(err)
 	}

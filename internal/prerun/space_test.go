@@ -16,6 +16,7 @@ import (
 func TestLittleSpace(t *testing.T) {
 	testenv.Once(t)
 	testenv.NeedCheckout(t)
+	testenv.NeedNamespaces(t)
 	early := filepath.Join(testenv.Dir(t), "early")
 	build(t, early, runtime.GOARCH, "-ldflags=-E nsrun_early")
 	for _, c := range []struct {

@@ -24,6 +24,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(closingEnv) != "" {
 		os.Exit(closing())
 	}
+	testenv.AllNeedNamespaces()
 	testenv.Main(m)
 }
 

@@ -17,7 +17,10 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	testenv.AllNeedNamespaces()
+	testenv.Main(m)
+}
 
 // What a caller hands over is hostile: numbers of registers, and names in its memory. Here the caller is this process.
 

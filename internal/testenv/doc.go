@@ -10,6 +10,9 @@
 //     are gone with it and leaks by propagation are seen;
 //   - then, if the first run was as root, once more as a user without any privilege.
 //
+// Where no namespaces can be made, packages that call AllNeedNamespaces are skipped, and the others run in those that
+// there are.
+//
 // The environment decides:
 //
 //	NSRUN_MUST_WORK=1          no test may be skipped

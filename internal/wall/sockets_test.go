@@ -18,7 +18,10 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	testenv.AllNeedNamespaces()
+	testenv.Main(m)
+}
 
 // TestManyBound: a command binds and closes many sockets. Few of them are remembered, but every one that listens is.
 func TestManyBound(t *testing.T) {

@@ -245,6 +245,7 @@ func seeds(t *testing.T, usual, long int, f func(t *testing.T, seed uint64)) {
 // TestWhole: after a commit, the project is the same as after a native run; after an undo it is as before; after
 // another commit it is again as after the first.
 func TestWhole(t *testing.T) {
+	testenv.NeedNamespaces(t)
 	seeds(t, 4, 2000, func(t *testing.T, seed uint64) {
 		a := newAuthor(seed, "old")
 		w := newWorld(t, seed, a.base())

@@ -95,6 +95,9 @@ func TestTask(t *testing.T) {
 	if testenv.RaceDetector {
 		return // it says nothing about programs that are executed
 	}
+	if backend() == nil {
+		testenv.NeedNamespaces(t)
+	}
 	for _, k := range tasks {
 		t.Run(k.name, func(t *testing.T) {
 			switch {

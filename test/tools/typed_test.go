@@ -51,6 +51,7 @@ func TestTyped(t *testing.T) {
 	if testenv.RaceDetector || backend() != nil {
 		return
 	}
+	testenv.NeedNamespaces(t)
 	for _, k := range typedTasks {
 		t.Run(k.name, func(t *testing.T) {
 			testenv.TakeTurns(t)
