@@ -351,7 +351,7 @@ func (f *followed) named() (reason []int, said bool) {
 	}
 	for _, m := range slices.Backward(f.met) {
 		says := m.says(text)
-		if m.call && (says || containsAny(text, "no permission")) { // programs go on, to look for the reason
+		if m.call && (says || containsAny(text, "no permission", "missing cap_")) { // programs go on, to look for the reason
 			return []int{m.index}, true
 		}
 		if !m.net && (m.err == unix.EROFS || !f.went) && f.child == nil && says {

@@ -31,6 +31,7 @@ type observed struct {
 	// loopback says that the command has a loopback device of its own.
 	loopback bool
 	open     bool     // the command has the host's network
+	abstract []string // Config.AllowUnix
 	net      *network // nil: none by rules
 	servers  []netip.AddrPort
 	mu       sync.Mutex // for the rest: other goroutines refuse lookups
@@ -45,7 +46,7 @@ func (x *Execution) observe(cmd *nsexec.Cmd, deny nsexec.Filter) error {
 		return err
 	}
 	box := x.box
-	o := &observed{box: &box, loopback: !x.request.Network && (x.net == nil || x.net.mode == BrokerEnforcer), open: x.request.Network, net: x.net}
+	o := &observed{box: &box, loopback: !x.request.Network && (x.net == nil || x.net.mode == BrokerEnforcer), open: x.request.Network, abstract: x.runner.config.AllowUnix, net: x.net}
 	o.blame.holds = holds
 	if o.net != nil {
 		tell := o.refusedName
@@ -107,7 +108,11 @@ func (o *observed) tell(a attempts.Attempt, by func() attempts.Process) bool {
 		r = Refusal{Kind: kind, Op: string(kind), Target: "process " + strconv.Itoa(a.Number), Rule: processRule, Count: 1,
 			Why: "the sandbox has its own process ids, and commands reach no process outside"}
 	} else if a.Privileges {
-		r, ok, m.call = refusedOwner(a.Path), true, true
+		r, ok, m.call = refusedPrivilege(a.Path, a.Owner), true, true
+	} else if a.ICMP {
+		r, ok, m.call = refusedICMP(), o.net != nil, true
+	} else if strings.HasPrefix(a.Path, AbstractSockets) {
+		r, ok = o.refusedAbstract(a.Path, by)
 	} else if kind == RefusedSyscall {
 		r = refusedSyscall(a.Path)
 		ok = a.Anyone || os.Geteuid() == 0
@@ -185,6 +190,19 @@ func (o *observed) refusedInet(a attempts.Attempt, by func() attempts.Process, m
 	v := o.net.table.Decide(proto, a.To)
 	m.net, m.target, m.host = true, a.To.Addr().String(), v.Host
 	return Refusal{Kind: RefusedConnect, Target: a.To.String(), Rule: networkRule, Count: 1}, !v.Allowed
+}
+
+// refusedAbstract is a connection to a socket of the host that has no path, if the sandbox has none of that name.
+func (o *observed) refusedAbstract(name string, by func() attempts.Process) (r Refusal, ok bool) {
+	r, ok = refusedAbstract(o.open, o.abstract)
+	r.Target, r.Op, r.Rule, r.Count = name, string(r.Kind), causes[plan.SocketCause].word, 1 // no rule of the network
+	return r, ok && isBound("self", name) && (o.open || !isBound(strconv.Itoa(by().Host), name))
+}
+
+// isBound reports whether the network namespace of a process has a socket of this name.
+func isBound(process, name string) bool {
+	text, _ := os.ReadFile("/proc/" + process + "/net/unix")
+	return strings.Contains(string(text), " "+name+"\n")
 }
 
 // domain is the port of name servers.

@@ -51,6 +51,10 @@ func (x *Execution) findRefusals(err error) {
 		x.result.Network.Refused = r.Count
 	}
 	if r.Count > 0 {
+		if x.pings() {
+			icmp := refusedICMP()
+			r.Why, r.Flag = icmp.Why, icmp.Flag
+		}
 		t.add(r)
 	}
 	x.limitRefusals(&t)
@@ -80,6 +84,16 @@ func (x *Execution) findRefusals(err error) {
 		}
 	}
 	x.result.Refusals = t.list
+}
+
+// pings reports whether it was ping(8) that used the network.
+func (x *Execution) pings() bool {
+	for line := range bytes.Lines(x.said) {
+		if bytes.HasPrefix(line, []byte("ping: ")) {
+			return true
+		}
+	}
+	return x.observed != nil && slices.ContainsFunc(x.observed.list, func(r Refusal) bool { return r.Rule == networkRule && r.Target == "" && r.Program == "ping" })
 }
 
 // program is the path of the command's program on the host. Empty: it has none there.
@@ -211,16 +225,31 @@ func (t *refusalTable) owners(lower []byte) {
 	}
 	for _, word := range ownerWords {
 		if bytes.Contains(lower, word) {
-			t.add(refusedOwner("chown"))
+			t.add(refusedPrivilege("chown", true))
 			return
 		}
 	}
 }
 
-// refusedOwner is a system call that gives a file away, or makes root's command another user.
-func refusedOwner(name string) Refusal {
-	return Refusal{Kind: RefusedSyscall, Op: string(RefusedSyscall), Target: name, Rule: "privileges", Count: 1,
-		Why: "root has no privileges in the sandbox, not even for owners and other users", Flag: "--own-ids"}
+// refusedPrivilege is a system call of root's command that takes root's privileges; owner says that it gives a file
+// away, or makes the command another user.
+func refusedPrivilege(name string, owner bool) Refusal {
+	r := Refusal{Kind: RefusedSyscall, Op: string(RefusedSyscall), Target: name, Rule: "privileges", Count: 1, Why: "root has no privileges in the sandbox"}
+	if owner {
+		r.Why, r.Flag = r.Why+", not even for owners and other users", "--own-ids"
+	}
+	return r
+}
+
+// refusedICMP is a socket for ICMP, as ping(8) makes one.
+func refusedICMP() Refusal {
+	r := Refusal{Kind: RefusedSyscall, Op: string(RefusedSyscall), Target: "socket", Rule: "icmp", Count: 1, Why: "ping uses ICMP, and only the host's network has it"}
+	if host.Pings() {
+		r.Flag = "--net host"
+	} else {
+		r.Why += "; there it takes privileges, which no flag gives: see net.ipv4.ping_group_range"
+	}
+	return r
 }
 
 // forNamespaces are the calls that Config.UserNamespaces allows.
@@ -234,6 +263,9 @@ func refusedSyscall(name string) Refusal {
 	r := Refusal{Kind: RefusedSyscall, Op: string(RefusedSyscall), Target: name, Rule: "seccomp", Why: "commands in a sandbox may not do this", Count: 1}
 	if slices.Contains(forNamespaces, name) {
 		r.Why, r.Flag = "commands in a sandbox may not make namespaces", "--allow-userns"
+		if os.Geteuid() == 0 {
+			r.Why, r.Flag = "root's commands have no privileges, and may not make namespaces: run nsrun as an ordinary user, with --allow-userns", ""
+		}
 	}
 	return r
 }

@@ -114,14 +114,23 @@ func refusals(p *plan.Place, on plan.OnHost, why string) (list []Refusal) {
 // abstract answers about a socket without a path.
 func (a *Finding) abstract(q *Request, allowed []string) {
 	a.Kind = "socket"
-	switch {
-	case !q.Network:
-		a.deny(Refusal{Kind: RefusedUnix, Rule: "network", Why: "abstract sockets of the host belong to its own network", Flag: "--net host --allow-unix @"})
-	case !slices.Contains(allowed, AbstractSockets):
-		a.deny(Refusal{Kind: RefusedUnix, Rule: "socket", Why: "sockets of the host are hidden", Flag: "--allow-unix @"})
-	default:
+	if r, refused := refusedAbstract(q.Network, allowed); refused {
+		a.deny(r)
+	} else {
 		a.Connect, a.Rule, a.Text = true, "allowed", "--allow-unix @ allows it"
 	}
+}
+
+// refusedAbstract is a connection to a socket of the host that has no path. network says that the command has the
+// host's network, and allowed is Config.AllowUnix.
+func refusedAbstract(network bool, allowed []string) (r Refusal, refused bool) {
+	switch {
+	case !network:
+		return Refusal{Kind: RefusedUnix, Rule: "network", Why: "abstract sockets of the host belong to its own network", Flag: "--net host --allow-unix @"}, true
+	case !slices.Contains(allowed, AbstractSockets):
+		return Refusal{Kind: RefusedUnix, Rule: "socket", Why: "sockets of the host are hidden", Flag: "--allow-unix @"}, true
+	}
+	return r, false
 }
 
 func (a *Finding) deny(r Refusal) {

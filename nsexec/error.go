@@ -130,6 +130,8 @@ func explain(e *Error) string {
 	switch {
 	case e.Op == StepClone && (errno == syscall.EPERM || errno == syscall.EACCES):
 		why = "the kernel or its configuration does not let this user make namespaces"
+	case e.Op == StepClone && errno == syscall.EAGAIN:
+		why = "the limit on processes is reached; try: ulimit -u, or pids.max of the cgroup"
 	case e.Op == StepClone && (errno == syscall.ENOSPC || errno == syscall.EUSERS):
 		why = "the limit on namespaces is reached (user.max_*_namespaces)"
 	case e.Op == StepLandlock && e.Path == AbstractSockets:
@@ -168,8 +170,12 @@ func explain(e *Error) string {
 		case errno == syscall.EPERM || errno == syscall.EINVAL:
 			why = "this mapping of ids is not allowed"
 		}
+	case errno == syscall.ENOSPC && e.Op == "prepare":
+		why = "the limit on mounts is reached; try: sysctl fs.mount-max=100000"
 	case errno == syscall.ENOSPC && (e.Op == StepBind || e.Op == StepTmpfs):
 		why = "limit on mounts or space"
+	case errno == syscall.ENOENT && e.Op == "dev":
+		why = "the host's /dev lacks it; try: mount -t devtmpfs dev /dev"
 	}
 	if why == "" {
 		return text

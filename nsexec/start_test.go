@@ -223,6 +223,12 @@ func TestErrorText(t *testing.T) {
 		"exec: no command":                   {Op: "exec", Err: errors.New("no command")},
 		"clone user namespaces: operation not permitted (the kernel or its configuration does not let this user make namespaces)": {
 			Op: "clone", Path: "user namespaces", Err: syscall.EPERM},
+		"clone pid namespaces: resource temporarily unavailable (the limit on processes is reached; try: ulimit -u, or pids.max of the cgroup)": {
+			Op: "clone", Path: "pid namespaces", Err: syscall.EAGAIN},
+		"prepare /: no space left on device (the limit on mounts is reached; try: sysctl fs.mount-max=100000)": {
+			Op: "prepare", Path: "/", Err: syscall.ENOSPC},
+		"dev /dev/null: no such file or directory (the host's /dev lacks it; try: mount -t devtmpfs dev /dev)": {
+			Op: "dev", Path: "/dev/null", Err: syscall.ENOENT},
 		"supervise: device or resource busy (the kernel allows one listener of seccomp_unotify(2) for a process, and a sandbox or container around this one has it; try: run nsrun outside of it)": {
 			Op: "supervise", Err: syscall.EBUSY},
 		"prepare /: invalid argument (the root file system is an initramfs, which the kernel lets nobody replace; try: mount --rbind / /mnt && cd /mnt && mount --move . / && exec chroot . sh, and nsrun there)": {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
@@ -167,6 +168,60 @@ func TestWhyOwners(t *testing.T) {
 		if got := strings.Count(said, "\n") == 1 && strings.HasSuffix(said, "(try: --own-ids)\n"); got != tt.told || !tt.told && said != "" {
 			t.Errorf("%s: %q, %+v", tt.command, said, denied)
 		}
+	}
+}
+
+// TestWhyElse: refusals of other kinds are reported, with a flag or without one.
+func TestWhyElse(t *testing.T) {
+	testenv.Leaks(t, reap)
+	bin, dir := refusing(t)
+	name := filepath.Base(dir) // a name that nobody else has
+	l, err := net.Listen("unix", "@"+name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	other := exec.Command("sleep", "1000")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Process.Kill(); _ = other.Wait() }()
+	connect := func(name string) string {
+		return `python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect("\0` + name + `")'`
+	}
+	attach := fmt.Sprintf("python3 -c 'import ctypes, sys; sys.exit(-ctypes.CDLL(None).ptrace(0x4206, %d, 0, 0))'", other.Process.Pid)
+	const icmp, unprivileged = `python3 -c 'import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM, 1)'`, "root has no privileges in the sandbox"
+	root := os.Getuid() == 0
+	for _, tt := range []struct {
+		command, want string // empty: nothing is reported
+		rules, root   bool
+	}{
+		{connect(name), "connection to @" + name + ": abstract sockets of the host belong to its own network (try: --net host --allow-unix @)", false, false},
+		{connect("none" + name), "", false, false},
+		{attach, "reach no process outside", false, false},
+		{icmp, "ping uses ICMP, and only the host's network has it", true, true},
+		{"mknod d c 1 3", "system call mknod: " + unprivileged, false, true}, {"mknod d p", "", false, true}, {"mkdir d; mknod d c 1 3; cat none", "", false, true},
+		{"python3 -c 'import os; os.setpriority(0, 0, -1)'", "system call setpriority: " + unprivileged, false, true},
+		{"unshare -m true", "may not make namespaces: run nsrun as an ordinary user, with --allow-userns", false, true},
+	} {
+		if tt.root && !root || tt.rules && !features.Has(features.BPF) { // the broker knows nothing of ICMP
+			continue
+		}
+		var flags []string
+		if tt.rules {
+			flags = []string{"--allow-net", "no.example"}
+		}
+		status, denied, said := why(t, bin, dir, tt.command, flags...)
+		if (tt.want == "") != (said == "") || !strings.Contains(said, tt.want) || tt.want != "" && status == 0 {
+			t.Errorf("%s: status %d, %+v: %q", tt.command, status, denied, said)
+		}
+	}
+	// No rule lets ping(8) work.
+	if _, err := exec.LookPath("ping"); err != nil {
+		testenv.Skip(t, "ping", "not installed")
+	}
+	if status, _, _, network := whyAll(t, bin, dir, "ping -c1 -W1 192.0.2.9"); status == 0 || !strings.HasPrefix(network, "nsrun: network: ping uses ICMP") || strings.Contains(network, "--allow-net") {
+		t.Errorf("status %d: %q", status, network)
 	}
 }
 

@@ -45,7 +45,13 @@ func (r *runner) tellNetwork(res nsrunlib.Result) {
 		})
 	}
 	if r.network.Refused > 0 && !r.refusal.told && told("") {
-		console.Say("%s", noNetwork)
+		text := noNetwork
+		for _, d := range res.Refusals { // ping(8) needs something else than rules
+			if d.Kind == nsrunlib.RefusedConnect && d.Target == "" && d.Flag != "--learn-net" {
+				text = "network: " + d.Why + tryFlag(d.Flag)
+			}
+		}
+		console.Say("%s", text)
 	}
 	denied := slices.DeleteFunc(r.network.Denied(), func(d netpolicy.Decision) bool {
 		return r.refusal.told && nsrunlib.TargetText(d) == r.refusal.target || !told(nsrunlib.TargetText(d))
@@ -125,8 +131,12 @@ func deniedText(d netpolicy.Decision) string {
 	if d.Count > 1 {
 		text += fmt.Sprintf(" (%d times)", d.Count)
 	}
-	if d.AllowWith != "" {
-		text += " (try: " + d.AllowWith + ")"
+	return text + tryFlag(d.AllowWith)
+}
+
+func tryFlag(flag string) string {
+	if flag == "" {
+		return ""
 	}
-	return text
+	return " (try: " + flag + ")"
 }

@@ -46,7 +46,22 @@ func observing(deny []unix.SockFilter, owners bool) (f seccomp.Filter) {
 		for i := range ownerCalls {
 			f.When(seccomp.Equal, uint32(ownerCalls[i].nr), f.Notify)
 		}
+		for i := range rootCalls {
+			f.When(seccomp.Equal, uint32(rootCalls[i].nr), f.Notify)
+		}
 	}
+	f.When(seccomp.Equal, unix.SYS_PTRACE, func() {
+		f.Lower(0)
+		f.When(seccomp.Equal, unix.PTRACE_ATTACH, f.Notify)
+		f.When(seccomp.Equal, unix.PTRACE_SEIZE, f.Notify)
+		f.Nr()
+	})
+	f.When(seccomp.Equal, unix.SYS_SOCKET, func() {
+		f.Lower(2)
+		f.When(seccomp.Equal, unix.IPPROTO_ICMP, f.Notify)
+		f.When(seccomp.Equal, unix.IPPROTO_ICMPV6, f.Notify)
+		f.Nr()
+	})
 	f.When(seccomp.Equal, unix.SYS_LANDLOCK_RESTRICT_SELF, f.Notify) // package renames must know of it
 	f.When(seccomp.Equal, unix.SYS_EXIT_GROUP, f.Notify)
 	f.When(seccomp.Equal, unix.SYS_SENDTO, func() {

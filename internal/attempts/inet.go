@@ -3,6 +3,7 @@
 package attempts
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net/netip"
 
@@ -22,6 +23,19 @@ func (o *Observer) inet(n *notify.Notification) bool {
 		return false
 	}
 	o.tell(n, Attempt{Kind: Inet, To: to, Datagram: datagram(n), Serves: n.NR == unix.SYS_BIND})
+	return true
+}
+
+// abstract handles a connection to a socket whose name is not in the file system, and reports whether it was one.
+func (o *Observer) abstract(n *notify.Notification) bool {
+	const most = 110 // struct sockaddr_un
+	size := min(n.Args[2], most)
+	if n.NR != unix.SYS_CONNECT || size <= 3 || notify.ReadMemory(n.PID, uintptr(n.Args[1]), o.text[:size]) != 0 ||
+		binary.LittleEndian.Uint16(o.text[:]) != unix.AF_UNIX || o.text[2] != 0 {
+		return false
+	}
+	name := bytes.ReplaceAll(o.text[2:size], []byte{0}, []byte{'@'}) // as /proc/net/unix has it
+	o.tell(n, Attempt{Kind: Unix, Path: string(name), Err: unix.ECONNREFUSED})
 	return true
 }
 

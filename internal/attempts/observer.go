@@ -41,6 +41,8 @@ type Attempt struct {
 	// Anyone says that the Syscall needs no privileges outside a sandbox, and Privileges that it needs those of
 	// root, which the processes do not have.
 	Anyone, Privileges bool
+	Owner              bool // the Privileges are about owners or other users
+	ICMP               bool // the Syscall makes an ICMP socket, as for ping(8); it is not known whether that fails
 
 	To       netip.AddrPort // for Inet
 	Datagram bool           // for Inet: the socket is not a TCP socket
@@ -207,15 +209,19 @@ func (o *Observer) look(n *notify.Notification) {
 			o.first, o.quick.begun = int(n.PID), true
 		}
 	}
-	if slices.Contains(signalCalls[:], n.NR) {
+	if slices.Contains(signalCalls[:], n.NR) || n.NR == unix.SYS_PTRACE {
 		o.signal(n)
 		return
 	}
-	if o.Unprivileged && o.owner(n) {
+	if n.NR == unix.SYS_SOCKET {
+		o.tell(n, Attempt{Kind: Syscall, Path: "socket", Err: unix.EACCES, ICMP: true})
+		return
+	}
+	if o.Unprivileged && (o.owner(n) || o.rootOnly(n)) {
 		return
 	}
 	list := calls(int(n.NR))
-	if takesAddress(n) && o.inet(n) {
+	if takesAddress(n) && (o.inet(n) || o.abstract(n)) {
 		return
 	}
 	two := len(list) == 2

@@ -11,7 +11,8 @@ import (
 )
 
 // signalCalls send a signal to a process by its number, or open the process for that. Calls that send one to a thread
-// are not among them, because programs often send these to themselves.
+// are not among them, because programs often send these to themselves. Nor is ptrace(2), whose other requests are
+// frequent.
 var signalCalls = [...]int32{unix.SYS_KILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_PIDFD_OPEN}
 
 // before is more than the number of processes that a sandbox makes before it is observed (its PID 1), with forks that
@@ -24,6 +25,9 @@ const before = 64
 // reported.
 func (o *Observer) signal(n *notify.Notification) {
 	number := int(int32(n.Args[0]))
+	if n.NR == unix.SYS_PTRACE { // to attach to it
+		number = int(int32(n.Args[1]))
+	}
 	target := number
 	if n.NR == unix.SYS_KILL && number < -1 {
 		number = -number // a group

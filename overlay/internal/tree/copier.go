@@ -183,7 +183,7 @@ func (k *Copier) Finish(h *Handle, want Stat) (Stat, error) {
 		return Stat{}, OrMoved(err)
 	}
 	if st.UID != want.UID || st.GID != want.GID {
-		if err := h.Chown(want.UID, want.GID); err != nil && !(k.Lax && err == unix.EPERM) {
+		if err := h.Chown(want.UID, want.GID); err != nil && !(k.Lax && (err == unix.EPERM || err == unix.EINVAL)) { // EINVAL: this user namespace lacks the id
 			return Stat{}, err
 		}
 		if st, err = h.Stat(); err != nil {

@@ -84,6 +84,9 @@ func lacking() string {
 
 // setup reports whether the kernel refused to set up any sandbox, whatever the command and the paths.
 func setup(e *nsexec.Error) bool {
+	if e.Op == "prepare" && errors.Is(e.Err, unix.ENOSPC) {
+		return false // the limit on mounts
+	}
 	switch e.Op {
 	case nsexec.StepExec, nsexec.StepChdir, nsexec.StepUIDMap, nsexec.StepGIDMap, nsexec.StepUID, nsexec.StepGID, nsexec.StepLandlock:
 		return false
