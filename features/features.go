@@ -167,6 +167,17 @@ func (f *Feature) missing() string {
 	return s
 }
 
+// filteredError is the error with which a seccomp filter refuses a call that the kernel has.
+type filteredError struct{ error }
+
+func (e filteredError) Error() string { return e.refuses("it") }
+
+func (e filteredError) refuses(what string) string {
+	return "a seccomp filter refuses " + what + ", as that of an outer nsrun does: " + e.error.Error()
+}
+
+func (e filteredError) Unwrap() error { return e.error }
+
 // Is reports that the error is errors.ErrUnsupported, unless the Status is Unknown.
 func (e *MissingError) Is(target error) bool {
 	return target == errors.ErrUnsupported && e.Feature.Status != Unknown

@@ -146,17 +146,6 @@ func statusOf(err error) Status {
 	return Unknown
 }
 
-// filteredError is the error with which a seccomp filter refuses a call that the kernel has.
-type filteredError struct{ error }
-
-func (e filteredError) Error() string { return e.refuses("it") }
-
-func (e filteredError) refuses(what string) string {
-	return "a seccomp filter refuses " + what + ", as that of an outer nsrun does: " + e.error.Error()
-}
-
-func (e filteredError) Unwrap() error { return e.error }
-
 // absentError says in words what is missing.
 type absentError string
 
