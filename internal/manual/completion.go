@@ -39,8 +39,7 @@ func options(ours bool) (list []bwrap.Option) {
 	return list
 }
 
-// byKinds sorts options by the kinds of their words, in the order of the table.
-// Those without words are left out.
+// byKinds sorts options by the kinds of their words, in the order of the table. Those without words are left out.
 func byKinds(emit func(kinds []string, names []string)) {
 	var order []string
 	groups := make(map[string][]string)

@@ -6,14 +6,16 @@
 // consists of a name between two @ is replaced.
 package manual
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Verb is a verb of the nsrun command.
 type Verb struct {
 	Name string
-	// Usage are its arguments, separated by spaces. What begins with a dash or
-	// is called "flags", in brackets, stands for flags; the others are operands,
-	// which end with … if they may be repeated.
+	// Usage are its arguments, separated by spaces. What begins with a dash or is called "flags", in brackets,
+	// stands for flags; the others are operands, which end with … if they may be repeated.
 	Usage string
 	Short string // a few words, without a full stop
 	Long  string // sentences; may be empty
@@ -33,6 +35,16 @@ func (f *Flag) Typed() string {
 		return "-" + f.Name
 	}
 	return "--" + f.Name
+}
+
+// own returns the flags of a verb for its list, and what is said above it. If the verb takes all flags of run, the first
+// verb, these are not listed again.
+func (v *Verb) own(run *Verb) (flags []Flag, note string) {
+	if v == run || slices.ContainsFunc(run.Flags, func(f Flag) bool { return !slices.Contains(v.Flags, f) }) {
+		return v.Flags, ""
+	}
+	return slices.DeleteFunc(slices.Clone(v.Flags), func(f Flag) bool { return slices.Contains(run.Flags, f) }),
+		"It also takes all flags of nsrun " + run.Name + "."
 }
 
 // operands are the words after the flags.

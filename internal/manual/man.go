@@ -28,8 +28,7 @@ func manSynopsis(verbs []Verb) string {
 	return b.String()
 }
 
-// manUsage are the words of a usage, as macros; what is optional stands between
-// open and end.
+// manUsage are the words of a usage, as macros; what is optional stands between open and end.
 func manUsage(usage, open, end string) (list []string) {
 	for w := range strings.FieldsSeq(usage) {
 		word := strings.Trim(w, "[]")
@@ -62,7 +61,11 @@ func manVerbs(verbs []Verb) string {
 		if v.Long != "" {
 			b.WriteString(manText(v.Long))
 		}
-		b.WriteString(manFlags(v.Flags))
+		flags, note := v.own(&verbs[0])
+		if note != "" {
+			b.WriteString(manText(note))
+		}
+		b.WriteString(manFlags(flags))
 	}
 	b.WriteString(".El\n")
 	return b.String()
@@ -135,8 +138,7 @@ func manOptions() string {
 	return b.String()
 }
 
-// manLiteral is s as it can be typed: without it a dash may be shown as something
-// else.
+// manLiteral is s as it can be typed: without it a dash may be shown as something else.
 func manLiteral(s string) string {
 	s = strings.ReplaceAll(s, `\`, `\e`)
 	s = strings.ReplaceAll(s, "-", `\-`)

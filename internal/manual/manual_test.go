@@ -11,11 +11,13 @@ import (
 	"github.com/nsrun/nsrun/internal/bwrap"
 )
 
+var runFlags = []Flag{{"C", "directory", "where"}, {"dir", "directory", "where"}, {"net", "none|host", `the "user's" [a:b] \ $(x)`}, {"q", "", "be quiet"}}
+
 var someVerbs = []Verb{
-	{Name: "run", Usage: "[flags] [--] COMMAND [ARG…]", Short: "run it", Flags: []Flag{
-		{"C", "directory", "where"}, {"dir", "directory", "where"}, {"net", "none|host", `the "user's" [a:b] \ $(x)`}, {"q", "", "be quiet"}}},
+	{Name: "run", Usage: "[flags] [--] COMMAND [ARG…]", Short: "run it", Flags: runFlags},
 	{Name: "commit", Usage: "[-q] [SESSION] [PATH…]", Short: "take it", Long: "First… second. .git stays."},
 	{Name: "end", Short: "end"},
+	{Name: "policy", Usage: "[flags]", Short: "show it", Flags: append([]Flag{{"json", "", "print JSON"}}, runFlags...)},
 }
 
 func pages() map[string]string {
@@ -33,6 +35,9 @@ func TestNothingIsMissing(t *testing.T) {
 			t.Errorf("%s: %s is still there", name, m)
 		}
 		plain := strings.NewReplacer(`\-`, "-", `\e`, `\`).Replace(text)
+		if n := strings.Count(text, "also takes all flags of nsrun run"); (name == "man" || name == "markdown") && (n != 1 || strings.Count(text, "be quiet")+strings.Count(text, "Be quiet") > 1) {
+			t.Errorf("%s: the flags of run are listed again: %s", name, text)
+		}
 		has := func(word string) bool {
 			return regexp.MustCompile(`(?m)(^|[^\w-])` + regexp.QuoteMeta(word) + `($|[^\w-])`).MatchString(plain)
 		}

@@ -23,7 +23,11 @@ func Markdown(verbs []Verb) string {
 		if v.Long != "" {
 			b.WriteString("\n" + markdownParagraphs(v.Long) + "\n")
 		}
-		b.WriteString(markdownFlags(v.Flags))
+		flags, note := v.own(&verbs[0])
+		if note != "" {
+			b.WriteString("\n" + note + "\n")
+		}
+		b.WriteString(markdownFlags(flags))
 	}
 	b.WriteString("\n## Options\n\n`nsrun [OPTIONS] COMMAND` and a link to nsrun called `bwrap` take these. The link does not take " +
 		"those with a plus.\n")
