@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -64,7 +63,8 @@ func TestRestoreDeleted(t *testing.T) {
 	if f := p.file("d/e/a"); !f.Deleted {
 		t.Errorf("a deleted directory does not mark its files as deleted: %+v", f)
 	}
-	v, err := Choose(p.versions("d/e/a"), time.Now().Format(dateLayout), "")
+	all := p.versions("d/e/a")
+	v, err := Choose(all, all[0].Date, "") // of the day on which it was changed, which may be over
 	p.must(err)
 	_, err = p.Restore(ctx, v, "")
 	p.must(err)
