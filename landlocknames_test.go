@@ -64,7 +64,8 @@ func init() {
 			return nil
 		}},
 		assault{"shared memory with a name", func(*prey) error {
-			const name, second = "/dev/shm/nsrun-test-own", "/dev/shm/nsrun-test-other"
+			name := "/dev/shm/nsrun-test-own-" + strconv.Itoa(os.Getpid())
+			second := name + "-other"
 			fd, err := unix.Open(name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600)
 			if err != nil {
 				return err

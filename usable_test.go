@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsexec"
@@ -51,6 +53,13 @@ while True: open(str(i), "w").close(); i += 1'`, true},
 			project := filepath.Join(testenv.Dir(t), "p")
 			if err := os.Mkdir(project, 0o755); err != nil {
 				t.Fatal(err)
+			}
+			var at unix.Statfs_t
+			if err := unix.Statfs(project, &at); err != nil {
+				t.Fatal(err)
+			}
+			if name == "page cache" && at.Type == unix.TMPFS_MAGIC {
+				c.limit = "memory" // what the files of a tmpfs are
 			}
 			if c.limits != (nsrun.Limits{}) {
 				c.limits.Nice = 19 // as who runs what may do its worst gives it
