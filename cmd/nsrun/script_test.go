@@ -165,6 +165,10 @@ func (s serial) Run(name string, f func(testscript.T)) {
 // reap has the search for leaks wait for what was adopted.
 var reap = testenv.Reap
 
+// noon is the name of a time zone in which it is about noon: backups are kept for each day, and the day must not end in
+// the middle of a script.
+func noon() string { return fmt.Sprintf("Etc/GMT%+d", time.Now().UTC().Hour()-12) }
+
 func setup(e *testscript.Env, bin string) error {
 	home, project, tmp := filepath.Join(e.WorkDir, "home"), filepath.Join(e.WorkDir, "p"), filepath.Join(e.WorkDir, "tmp")
 	for _, dir := range []string{home, project, tmp} {
@@ -178,7 +182,7 @@ func setup(e *testscript.Env, bin string) error {
 		return err
 	}
 	e.Vars = append(e.Vars, "BIN="+bin, "SELF="+self, "HOME="+home, "TMPDIR="+tmp, "PATH="+bin+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C",
-		"XDG_STATE_HOME=", "UID="+strconv.Itoa(os.Getuid()), "GORACE=atexit_sleep_ms=0") // else a second for each process
+		"XDG_STATE_HOME=", "TZ="+noon(), "UID="+strconv.Itoa(os.Getuid()), "GORACE=atexit_sleep_ms=0") // else a second for each process
 	started := make(map[string]*background)
 	e.Values[startedKey{}] = started
 	e.Values[completerKey{}] = make(map[string]*completer)
