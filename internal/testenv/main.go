@@ -51,6 +51,7 @@ func run(m *testing.M, cleanup []func()) int {
 		return m.Run()
 	}
 	defaultSignals()
+	unix.Umask(0o022) // the ordinary user reads what root makes, and tests compare modes
 	if os.Geteuid() != 0 || os.Getenv(asRootEnv) != "" {
 		return checked(m, cleanup)
 	}
