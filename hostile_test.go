@@ -81,7 +81,7 @@ func TestNobodyKeepsWaitWaiting(t *testing.T) {
 		go func() { f(); close(done) }()
 		select {
 		case <-done:
-		case <-time.After(time.Minute):
+		case <-time.After(testenv.Patience):
 			t.Fatalf("%s: it waits", what)
 		}
 	}

@@ -352,7 +352,7 @@ func TestLandlockPending(t *testing.T) {
 		Project: filepath.Join(dir, "p"), Mode: nsrun.Direct, Backend: nsrun.LandlockBackend,
 		Net: netpolicy.MustParse("tcp:"+args[0], "tcp:"+args[1], "tcp:"+args[2]),
 	}))
-	end := time.AfterFunc(time.Minute, func() { panic("a thread that waits for a connection handles no signal") })
+	end := time.AfterFunc(testenv.Patience, func() { panic("a thread that waits for a connection handles no signal") })
 	got := output(t, r, insideRequest(t, "pending", args...))
 	end.Stop()
 	if want := natively(t, dir, "pending", args...); got != want {
@@ -401,7 +401,7 @@ func TestLandlockLinger(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close() // the kernel resets the connections that nobody accepted
-	hangs := time.AfterFunc(time.Minute, func() {
+	hangs := time.AfterFunc(testenv.Patience, func() {
 		t.Error("nsrun waits for the command's socket")
 		_ = l.Close()
 	})
@@ -569,7 +569,7 @@ func TestLandlockNames(t *testing.T) {
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}},
 		Pdeathsig:   syscall.SIGKILL,
 	}
-	c.WaitDelay = time.Minute
+	c.WaitDelay = testenv.Patience
 	out, err := c.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

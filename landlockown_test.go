@@ -174,7 +174,7 @@ func insideTakeover([]string) int {
 	}
 	_ = l.Close()
 	_ = errors.Join(os.WriteFile("at.new", []byte(at), 0o644), os.Rename("at.new", "at"))
-	if !testenv.Poll(time.Minute, func() bool { _, err = os.Stat("go"); return err == nil }) {
+	if !testenv.Poll(testenv.Patience, func() bool { _, err = os.Stat("go"); return err == nil }) {
 		fmt.Println(err)
 		return 1
 	}

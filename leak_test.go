@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/internal/testenv"
@@ -44,7 +43,7 @@ func TestThousandRuns(t *testing.T) {
 				run()
 			}
 			var grown int64
-			if !testenv.Poll(10*time.Second, func() bool { // goroutines that end, and finalizers, may have to wait for a processor
+			if !testenv.Poll(testenv.Patience, func() bool { // goroutines that end, and finalizers, may have to wait for a processor
 				grown = int64(heap()) - int64(before)
 				return grown <= int64(64<<10+runs<<9)
 			}) {

@@ -32,7 +32,7 @@ func limited(t *testing.T, c nsrun.Config, l nsrun.Limits, command string) nsrun
 	if _, err := exec.LookPath("python3"); err != nil && strings.Contains(command, "python3") {
 		testenv.Skip(t, "python3", err.Error())
 	}
-	c.Limits, c.Timeout = l, time.Minute
+	c.Limits, c.Timeout = l, testenv.Patience
 	r := nsrun.NewRunner(c)
 	defer r.Close()
 	res, err := r.Run(t.Context(), nsrun.Request{Command: command})
@@ -146,7 +146,7 @@ func TestFileLimits(t *testing.T) {
 // writes as much as it may.
 func TestOutputLimit(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
-	c := nsrun.Config{NoPlayground: true, MaxOutput: -1, Limits: nsrun.Limits{Output: 100_000}, Timeout: time.Minute}
+	c := nsrun.Config{NoPlayground: true, MaxOutput: -1, Limits: nsrun.Limits{Output: 100_000}, Timeout: testenv.Patience}
 	r := nsrun.NewRunner(c)
 	defer r.Close()
 	file, err := os.Create(testenv.Dir(t) + "/out")

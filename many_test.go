@@ -76,7 +76,7 @@ func commitsInside(args []string) int {
 	wg.Wait()
 	err := errors.Join(append(errs, r.Close())...)
 	nsexec.Shutdown()
-	testenv.Poll(time.Minute, func() bool {
+	testenv.Poll(testenv.Patience, func() bool {
 		d, m, c := held()
 		return d <= descriptors && m == mounts && c == 0
 	})

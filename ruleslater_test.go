@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/features"
@@ -119,7 +118,7 @@ func TestBlockedLater(t *testing.T) {
 			dir := place(t, "file: 1")
 			testenv.Tree(t, dir, "p/old/er/", "p/there/.env: "+secretLine, "shown/sub/")
 			at := func(name string) string { return filepath.Join(dir, name) }
-			c.config.Timeout = time.Minute
+			c.config.Timeout = testenv.Patience
 			c.config.Project, c.config.Shared = at("p"), []nsrun.Folder{{Path: at("shown"), Mode: nsrun.ReadOnly}}
 			for _, name := range c.rules {
 				if name == all[0] {

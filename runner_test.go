@@ -209,7 +209,7 @@ func TestEnds(t *testing.T) {
 	r := runner(t, nsrun.Config{Project: p, Timeout: time.Hour})
 	// A server in the background that keeps standard output open ends with its shell.
 	began := time.Now()
-	if got := sh(t, r, "sleep 1000 & (trap '' TERM HUP; sleep 1000) & echo started"); got != "started\n" || time.Since(began) > 100*time.Second {
+	if got := sh(t, r, "sleep 1000 & (trap '' TERM HUP; sleep 1000) & echo started"); got != "started\n" || time.Since(began) > testenv.Patience {
 		t.Errorf("%q after %s", got, time.Since(began))
 	}
 	// run ends a command when it has begun, however slow this machine is.
@@ -243,7 +243,7 @@ func TestEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	res, err = x.Wait()
-	if !errors.Is(err, context.Canceled) || res.TimedOut || res.String() != "x\nexit code: 143 (terminated)\nERROR: Context canceled\n" || time.Since(began) > 100*time.Second {
+	if !errors.Is(err, context.Canceled) || res.TimedOut || res.String() != "x\nexit code: 143 (terminated)\nERROR: Context canceled\n" || time.Since(began) > testenv.Patience {
 		t.Errorf("%q, %v", res, err)
 	}
 	if _, err := r.Run(ctx, nsrun.Request{Command: "touch ran"}); !errors.Is(err, context.Canceled) {

@@ -55,7 +55,7 @@ func atTerminal(t *testing.T, command string, env ...string) *testenv.Terminal {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		late := time.AfterFunc(time.Minute, func() { _ = c.Process.Kill() })
+		late := time.AfterFunc(testenv.Patience, func() { _ = c.Process.Kill() })
 		defer late.Stop()
 		if err := c.Wait(); err != nil {
 			t.Error(err)

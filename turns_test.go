@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/internal/testenv"
@@ -50,7 +49,7 @@ func TestTurns(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // never reached unless it fails
+			ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience) // never reached unless it fails
 			defer cancel()
 			// All wait for each other; those that take turns look whether they are alone.
 			script := fmt.Sprintf("cd %s; : >$0; while [ $(ls | wc -l) -lt %d ]; do sleep 0.01; done", here, at)

@@ -415,7 +415,7 @@ func TestFlood(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.SetReadDeadline(time.Now().Add(time.Minute))
+	c.SetReadDeadline(time.Now().Add(testenv.Patience))
 	for failures < 100 {
 		if _, err := c.Read(buf); err != nil {
 			t.Fatalf("after %d failures: %v", failures, err)
@@ -651,7 +651,7 @@ func TestSlowClient(t *testing.T) {
 	if err := <-result; err != nil {
 		t.Error(err)
 	}
-	c.SetReadDeadline(time.Now().Add(time.Minute))
+	c.SetReadDeadline(time.Now().Add(testenv.Patience))
 	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the connection is still there: %v", err)
 	}

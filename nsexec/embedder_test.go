@@ -109,11 +109,11 @@ func runEmbedder(t *testing.T, dir string, args ...string) {
 		}
 		var out strings.Builder
 		c.Stdout, c.Stderr = &out, &out
-		c.WaitDelay = time.Minute
+		c.WaitDelay = testenv.Patience
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
-		hung := time.AfterFunc(time.Minute, func() { _ = c.Process.Kill() })
+		hung := time.AfterFunc(testenv.Patience, func() { _ = c.Process.Kill() })
 		err := c.Wait()
 		if !hung.Stop() {
 			t.Errorf("%q hangs", args)

@@ -63,7 +63,7 @@ func hungMount(t *testing.T, classic bool) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(testenv.Patience):
 		t.Error("Start waits for the mount")
 	}
 	if c.Process != nil {

@@ -245,7 +245,7 @@ func TestStoppedLauncher(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%d: %v", i, err)
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(testenv.Patience):
 			t.Fatal("Start waits for the launcher")
 		}
 		cancel()
@@ -267,7 +267,7 @@ func TestIgnoredChildren(t *testing.T) {
 		signal.Stop(c)
 		nsexec.Shutdown()
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	for range 2 {
 		c := nsexec.CommandContext(ctx, "sh", "-c", "true & wait; exit 3")

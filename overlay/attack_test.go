@@ -38,7 +38,7 @@ func hasty(t testing.TB, what string, do func()) {
 		defer close(done)
 		do()
 	}()
-	limit := time.NewTimer(2 * time.Minute) // locally it takes milliseconds
+	limit := time.NewTimer(testenv.Patience)
 	defer limit.Stop()
 	select {
 	case <-done:

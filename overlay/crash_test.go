@@ -19,7 +19,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -142,7 +141,7 @@ func (d deed) do() error {
 // openSoon is Open. For a moment after a session was closed its lock may still be held: by a
 // child process that was made before, and has not come to close what it must not inherit.
 func openSoon(state, id string) (s *Session, err error) {
-	testenv.Poll(time.Minute, func() bool {
+	testenv.Poll(testenv.Patience, func() bool {
 		s, err = Open(state, id)
 		return !errors.Is(err, ErrBusy)
 	})

@@ -125,7 +125,7 @@ func connect(t testing.TB, cmd *exec.Cmd, version string, o *mcp.ClientOptions) 
 	c.cmd.Stderr = c.stderr
 	var err error
 	c.ClientSession, err = mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).
-		Connect(t.Context(), &mcp.CommandTransport{Command: c.cmd, TerminateDuration: time.Minute}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+		Connect(t.Context(), &mcp.CommandTransport{Command: c.cmd, TerminateDuration: testenv.Patience}, &mcp.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		_ = cmd.Wait()
 		t.Fatalf("%v\n%s", err, c.stderr)
@@ -331,7 +331,7 @@ func (r *raw) helloIn(version string) {
 // answer is the answer to the request with that id.
 func (r *raw) answer(id string) string {
 	r.t.Helper()
-	limit := time.After(time.Minute)
+	limit := time.After(testenv.Patience)
 	for {
 		select {
 		case line, ok := <-r.lines:

@@ -293,7 +293,7 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 		b.cmd.Env = append(b.cmd.Env, name+"="+ts.Getenv(name))
 	}
 	b.cmd.Stdout, b.cmd.Stderr = &b.stdout, &b.stderr
-	b.cmd.WaitDelay = 20 * time.Second
+	b.cmd.WaitDelay = patience
 	ts.Check(b.cmd.Start())
 	ts.Value(startedKey{}).(map[string]*background)[args[0]] = b
 }
@@ -331,7 +331,7 @@ func ends(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // patience is for what takes milliseconds.
-const patience = time.Minute
+const patience = testenv.Patience
 
 func await(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, false, args, 1, "await FILE")

@@ -429,7 +429,7 @@ func TestManyConnections(t *testing.T) {
 		t.Errorf("one connection too many is served: %v", err)
 	}
 	all[0].Close()
-	_ = more.SetReadDeadline(time.Now().Add(time.Minute))
+	_ = more.SetReadDeadline(time.Now().Add(testenv.Patience))
 	if _, err := more.Read(make([]byte, 1)); err != nil {
 		t.Error(err)
 	}

@@ -173,7 +173,7 @@ func (p *place) descriptor(what string) (child, parent *os.File) {
 
 var defaultEnv = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=$F/home", "A=1", "LC_ALL=C", "B=two words"}
 
-const runLimit = time.Minute
+const runLimit = testenv.Patience
 
 // running is a started program.
 type running struct {

@@ -338,7 +338,7 @@ func tryDNS(a Attempt) ([]byte, error) {
 		return nil, err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(10 * time.Second))
+	c.SetDeadline(time.Now().Add(patience))
 	buf := make([]byte, 65535)
 	if !a.TCP {
 		if _, err := c.Write(a.Packet); err != nil {

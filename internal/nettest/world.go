@@ -205,7 +205,7 @@ func echoTCP(l net.Listener) {
 		}
 		wg.Go(func() {
 			defer c.Close()
-			c.SetDeadline(time.Now().Add(10 * time.Second))
+			c.SetDeadline(time.Now().Add(patience))
 			_, _ = io.Copy(c, c)
 		})
 	}

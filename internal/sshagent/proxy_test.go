@@ -146,7 +146,7 @@ func (s *served) dial(t testing.TB) *net.UnixConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(testenv.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	return conn
@@ -269,7 +269,7 @@ func TestDescriptors(t *testing.T) {
 		t.Errorf("%v, %v", b, err)
 	}
 	// The last copy of the other end is gone.
-	if err := r.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := r.SetReadDeadline(time.Now().Add(testenv.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := r.Read(make([]byte, 1)); n != 0 || err == nil || os.IsTimeout(err) {
@@ -298,7 +298,7 @@ func TestManyClients(t *testing.T) {
 		t.Errorf("client %d is served: %v", maxClients+1, err)
 	}
 	all[0].Close()
-	_ = more.SetReadDeadline(time.Now().Add(time.Minute))
+	_ = more.SetReadDeadline(time.Now().Add(testenv.Patience))
 	if b, err := readMessage(more); err != nil || b[0] != keysAnswer {
 		t.Errorf("%v, %v", b, err)
 	}

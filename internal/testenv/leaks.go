@@ -39,7 +39,7 @@ func Leaks(t testing.TB, cleanup ...func()) {
 // leaked lists what is here and was not before. What goes away in a moment does
 // not count: the cleanup functions are called again, for what has ended meanwhile.
 func leaked(before state, cleanup []func()) (left []string) {
-	Poll(waitLimit, func() bool {
+	Poll(Patience, func() bool {
 		for _, f := range cleanup {
 			f()
 		}
@@ -173,14 +173,14 @@ func Poll(limit time.Duration, cond func() bool) bool {
 	return true
 }
 
-// waitLimit is for what should take milliseconds: only a test that fails waits for so long, and a busy machine
+// Patience is for what should take milliseconds: only a test that fails waits for so long, and a busy machine
 // must not be what fails it.
-const waitLimit = time.Minute
+const Patience = 5 * time.Minute
 
 // Eventually waits until cond holds; that it never does fails the test.
 func Eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	if !Poll(waitLimit, cond) {
+	if !Poll(Patience, cond) {
 		t.Fatalf("waited in vain: %s", what)
 	}
 }

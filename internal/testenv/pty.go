@@ -140,7 +140,7 @@ func (p *Terminal) Await(s string) {
 // AwaitTimes waits until s was written n times since the terminal was opened.
 func (p *Terminal) AwaitTimes(s string, n int) {
 	p.t.Helper()
-	if !Poll(waitLimit, func() bool { return bytes.Count([]byte(p.Screen()), []byte(s)) >= n }) {
+	if !Poll(Patience, func() bool { return bytes.Count([]byte(p.Screen()), []byte(s)) >= n }) {
 		p.t.Fatalf("%q never came; the terminal shows\n%s", s, p.Screen())
 	}
 }

@@ -47,7 +47,7 @@ func Swap(t testing.TB, pairs ...Pair) {
 
 // RaceTime is how long a race goes on until all that can happen was seen: on a busy machine, or one with a single
 // processor, the two sides seldom meet.
-const RaceTime = time.Minute
+const RaceTime = Patience
 
 // Fooled is the control of a race: whoever looks first and then uses what he saw
 // is fooled by Swap. use is called where look was content, and says whether it got

@@ -241,7 +241,7 @@ func helpUnblock([]string) int {
 			}
 		}
 	}()
-	time.AfterFunc(time.Minute, func() {
+	time.AfterFunc(testenv.Patience, func() {
 		fmt.Println("hangs")
 		os.Exit(0)
 	})
@@ -275,7 +275,7 @@ func helpAbort([]string) int {
 			}
 		}
 	}()
-	time.AfterFunc(time.Minute, func() {
+	time.AfterFunc(testenv.Patience, func() {
 		fmt.Println("hangs")
 		os.Exit(0)
 	})

@@ -26,7 +26,7 @@ func TestChangedMeanwhile(t *testing.T) {
 	for range rounds(200) {
 		began := time.Now()
 		runtime.GC() // stops all threads
-		if d := time.Since(began); d > time.Minute {
+		if d := time.Since(began); d > testenv.Patience {
 			t.Fatalf("the embedding program stood still for %v", d)
 		}
 	}
@@ -34,7 +34,7 @@ func TestChangedMeanwhile(t *testing.T) {
 	_ = c.Wait()
 	began := time.Now()
 	b.Close()
-	if d := time.Since(began); d > time.Minute {
+	if d := time.Since(began); d > testenv.Patience {
 		t.Errorf("Close took %v", d)
 	}
 }
@@ -66,14 +66,14 @@ func TestLinger(t *testing.T) {
 	c := helper(t, "linger")
 	b := attach(t, c, allow())
 	stdout := startBefore(t, c)
-	stuck := time.AfterFunc(time.Minute, func() { _ = c.Process.Kill() })
+	stuck := time.AfterFunc(testenv.Patience, func() { _ = c.Process.Kill() })
 	defer stuck.Stop()
 	for range rounds(5000) {
 		if _, err := io.CopyN(io.Discard, stdout, 1); err != nil {
 			t.Error("the Broker hangs:", err)
 			break
 		}
-		stuck.Reset(time.Minute)
+		stuck.Reset(testenv.Patience)
 	}
 	_ = c.Process.Kill()
 	_ = c.Wait()

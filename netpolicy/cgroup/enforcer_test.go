@@ -156,7 +156,7 @@ func TestOwnServers(t *testing.T) {
 	}
 	for _, at := range []string{"127.0.0.1:0", "0.0.0.0:0"} {
 		server := newBox(t, nil) // the control
-		if addr := server.do("listen " + at); !reached(addr, time.Minute) {
+		if addr := server.do("listen " + at); !reached(addr, testenv.Patience) {
 			t.Errorf("the control %s cannot be reached", addr)
 		}
 		addr := one.do("listen " + at)
@@ -223,7 +223,7 @@ func TestPublish(t *testing.T) {
 	if got := b.do("listen 0.0.0.0:8080"); got != "0.0.0.0:8080" {
 		t.Fatalf("listen: %s", got)
 	}
-	if !reached("127.0.0.1:8080", time.Minute) {
+	if !reached("127.0.0.1:8080", testenv.Patience) {
 		t.Error("the published port cannot be reached")
 	}
 	b.want("", "yes")

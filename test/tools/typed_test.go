@@ -91,11 +91,11 @@ func (p place) typedRound(t *testing.T, k typed, before ...string) (r result) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	stuck := time.AfterFunc(time.Minute, func() { _ = c.Process.Kill() })
+	stuck := time.AfterFunc(testenv.Patience, func() { _ = c.Process.Kill() })
 	defer stuck.Stop()
 	seen := 0
 	for _, k := range k.keys {
-		if !testenv.Poll(time.Minute, func() bool { return strings.Contains(term.Screen()[seen:], k.after) }) {
+		if !testenv.Poll(testenv.Patience, func() bool { return strings.Contains(term.Screen()[seen:], k.after) }) {
 			_ = c.Process.Kill()
 			_ = c.Wait()
 			t.Fatalf("%v: %q never came; the terminal shows\n%s", before, k.after, term.Screen())
