@@ -26,6 +26,8 @@ func TestHostWords(t *testing.T) {
 		{"a home that is not there", "unset XDG_STATE_HOME; HOME=/proc/none exec " + nsrun, "try: export XDG_STATE_HOME=DIR", false},
 		{"no namespaces", "echo 0 >/proc/sys/user/max_user_namespaces && exec " + nsrun, "try: sysctl user.max_user_namespaces=10000)", false},
 		{"no /proc", "umount -l /proc && exec " + nsrun, "try: mount -t proc proc /proc)", true},
+		{"no /proc, with bubblewrap's options", "umount -l /proc; " + filepath.Join(bin, "nsrun") + " --unshare-user --ro-bind / / true; [ $? = 1 ] && exit 125", "try: mount -t proc proc /proc", true},
+		{"a bare /dev", "mount -t tmpfs none /dev && exec " + nsrun, "try: mount -t devtmpfs dev /dev)", true},
 		{"another /proc", "exec unshare -pf " + nsrun, "mount -t proc proc /proc", true},
 		{"a root in itself", "mkdir -p $HOME/up/root && mount --rbind / $HOME/up/root && exec chroot $HOME/up/root /bin/sh -c 'cd $HOME/../project && exec \"$0\" run -q --backend landlock --ro $HOME/up --discard -- true' " +
 			filepath.Join(bin, "nsrun"), "run nsrun outside of the chroot", true},

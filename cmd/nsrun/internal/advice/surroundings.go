@@ -33,6 +33,9 @@ func Surroundings(err error) string {
 			}
 		}
 	}
+	if e, ok := errors.AsType[*nsexec.Error](err); ok && e.Op == nsexec.StepUIDMap && unix.Access("/proc/self", unix.F_OK) != nil {
+		return noProcHint
+	}
 	if e, ok := errors.AsType[*nsexec.Error](err); ok && setup(e) {
 		if text := lacking(); text != "" {
 			return text
