@@ -19,7 +19,7 @@ const insideEnv = "NSRUN_TEST_INSIDE"
 
 var insides = map[string]func(args []string) int{
 	"dial": insideDial, "serve": insideServe, "core": insideCore, "assault": insideAssault, "takeover": insideTakeover,
-	"renames": insideRenames, "move": insideMove, "many": insideMany, "restricted": insideRestricted, "link": insideLink, "replace": insideReplace,
+	"renames": insideRenames, "move": insideMove, "many": insideMany, "restricted": insideRestricted, "link": insideLink, "replace": insideReplace, "fanotify": insideFanotify,
 }
 
 // self is this binary.

@@ -225,6 +225,35 @@ func TestRenamedDirectory(t *testing.T) {
 	}
 }
 
+// TestNoFanotify: in a session a program that watches files by fanotify gets an error at once, and uses inotify. In
+// place it has fanotify, if the kernel has it for users.
+func TestNoFanotify(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	p := filepath.Join(place(t), "p")
+	want := map[nsrun.Mode]string{nsrun.Overlay: unix.EPERM.Error() + "\n"}
+	if insideFanotify(nil) == 0 {
+		want[nsrun.Direct] = "<nil>\n"
+	}
+	for mode, want := range want {
+		c := nsrun.Config{Project: p, Mode: mode}
+		needFor(t, c)
+		if got := output(t, runner(t, shown(t, c)), insideRequest(t, "fanotify")); !strings.HasPrefix(got, want) {
+			t.Errorf("%v: %q, want %q", mode, got, want)
+		}
+	}
+}
+
+// insideFanotify prints whether fanotify can be used.
+func insideFanotify([]string) int {
+	fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_REPORT_DFID_NAME|unix.FAN_CLOEXEC, unix.O_RDONLY)
+	fmt.Println(err)
+	if err != nil {
+		return 1
+	}
+	_ = unix.Close(fd)
+	return 0
+}
+
 // insideMove makes calls of renameat2(2), each of which is three words of args, and prints what comes of them.
 func insideMove(args []string) int {
 	for c := range slices.Chunk(args, 3) {
