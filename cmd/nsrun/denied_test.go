@@ -191,6 +191,7 @@ func TestWhyElse(t *testing.T) {
 	}
 	attach := fmt.Sprintf("python3 -c 'import ctypes, sys; sys.exit(-ctypes.CDLL(None).ptrace(0x4206, %d, 0, 0))'", other.Process.Pid)
 	const icmp, unprivileged = `python3 -c 'import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM, 1)'`, "root has no privileges in the sandbox"
+	const ring = `python3 -c 'import ctypes, os; ctypes.CDLL(None).syscall(425, 1, bytes(120)); `
 	root := os.Getuid() == 0
 	for _, tt := range []struct {
 		command, want string // empty: nothing is reported
@@ -200,6 +201,8 @@ func TestWhyElse(t *testing.T) {
 		{connect("none" + name), "", false, false},
 		{attach, "reach no process outside", false, false},
 		{icmp, "ping uses ICMP, and only the host's network has it", true, true},
+		{ring + "os._exit(1)'", "system call io_uring_setup: commands in a sandbox may not do this", false, false},
+		{ring + "open(\"none\")'", "", false, false},
 		{"mknod d c 1 3", "system call mknod: " + unprivileged, false, true}, {"mknod d p", "", false, true}, {"mkdir d; mknod d c 1 3; cat none", "", false, true},
 		{"python3 -c 'import os; os.setpriority(0, 0, -1)'", "system call setpriority: " + unprivileged, false, true},
 		{"unshare -m true", "may not make namespaces: run nsrun as an ordinary user, with --allow-userns", false, true},

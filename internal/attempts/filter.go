@@ -13,7 +13,7 @@ import (
 )
 
 // told reports whether a filter's refusal with an error is reported. Programs do without calls that are missing
-// (ENOSYS).
+// (ENOSYS), but for io_uring_setup(2).
 func told(e syscall.Errno) bool { return e == syscall.EPERM || e == syscall.EAFNOSUPPORT }
 
 // observing returns the filter. It reports calls with a path or an address, the end of processes, what they write to
@@ -64,6 +64,7 @@ func observing(deny []unix.SockFilter, owners bool) (f seccomp.Filter) {
 	})
 	f.When(seccomp.Equal, unix.SYS_LANDLOCK_RESTRICT_SELF, f.Notify) // package renames must know of it
 	f.When(seccomp.Equal, unix.SYS_EXIT_GROUP, f.Notify)
+	f.When(seccomp.Equal, unix.SYS_IO_URING_SETUP, f.Notify)
 	f.When(seccomp.Equal, unix.SYS_SENDTO, func() {
 		const address = 4
 		f.Lower(address)

@@ -185,7 +185,7 @@ func (o *Observer) handle(l notify.Listener, n *notify.Notification) {
 	if v&seccomp.Action == seccomp.Refuse {
 		e = syscall.Errno(v &^ seccomp.Action)
 	}
-	if told(e) {
+	if told(e) || n.NR == unix.SYS_IO_URING_SETUP {
 		name, anyone := refusedCall(n)
 		o.tell(n, Attempt{Kind: Syscall, Path: name, Err: e, Anyone: anyone})
 	}

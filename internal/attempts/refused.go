@@ -35,6 +35,7 @@ var refusedCalls = [...]refusal{
 	{unix.SYS_FCHMODAT, "fchmodat", true}, {unix.SYS_FCHMODAT2, "fchmodat2", true}, {unix.SYS_OPENAT, "openat", true},
 	{unix.SYS_MKNODAT, "mknodat", true}, {unix.SYS_CLONE, "clone", false}, {unix.SYS_UNSHARE, "unshare", false},
 	{unix.SYS_SOCKET, "socket", true}, {unix.SYS_SOCKETPAIR, "socketpair", true},
+	{unix.SYS_IO_URING_SETUP, "io_uring_setup", true},
 	// To ids that the sandbox does not have. Outside it needs privileges, too.
 	{unix.SYS_FCHOWN, "fchown", false}, {unix.SYS_FCHOWNAT, "fchownat", false},
 }
