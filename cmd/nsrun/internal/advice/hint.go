@@ -36,7 +36,7 @@ func Unknown(try, format string, args ...any) error {
 	return With(fmt.Errorf(format, args...), "try: "+try)
 }
 
-// For returns the hint for an error, or "".
+// For returns the hint for an error, or "". It is long because each kind of error has a case of its own.
 func For(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.hint
