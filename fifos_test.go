@@ -80,7 +80,7 @@ func TestFIFOs(t *testing.T) {
 
 const (
 	waited   = true
-	patience = 30 * time.Second
+	patience = testenv.Patience
 )
 
 // ended calls f, and reports whether it had to be given what it waits for: somebody who opens a FIFO for writing.
