@@ -53,9 +53,6 @@ func For(err error) string {
 	if errors.Is(err, unix.EMFILE) {
 		return fewFilesHint()
 	}
-	if errors.Is(err, unix.EFBIG) {
-		return "the limit on the size of files is too low; try: ulimit -f unlimited"
-	}
 	if text := Surroundings(err); text != "" {
 		return text
 	}
