@@ -20,7 +20,7 @@ import (
 )
 
 // TestArchitecture: the picture of the packages in ARCHITECTURE.md and their table in docs/packages.md are made from
-// mayImport and the package comments. go test -run TestArchitecture . -update writes them anew.
+// mayImport and the package comments. go test -run TestArchitecture . -update rewrites them.
 func TestArchitecture(t *testing.T) {
 	testenv.NeedCheckout(t)
 	samePart(t, "ARCHITECTURE.md", "lattice", lattice())

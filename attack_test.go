@@ -32,7 +32,7 @@ type attack struct {
 // attackArg is the first argument of this program as a hostile command.
 const attackArg = "attack-trees"
 
-// closedNow stands for what may not be read.
+// closedNow is the content of a file that may not be read.
 const closedNow = "closed"
 
 // attackDone is what it says at its end.

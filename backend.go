@@ -49,7 +49,7 @@ func nameOf[T ~uint8](names []string, value T, other string) string {
 	return names[value]
 }
 
-// named is the value with a name. If there is none, the error is the text values.
+// named returns the value that has a name. For an unknown name, the error lists the values.
 func named[T ~uint8](names []string, name, values string) (T, error) {
 	if i := slices.Index(names, name); i >= 0 {
 		return T(i), nil

@@ -15,7 +15,7 @@ import (
 // the next command, the others are removed. What cannot be removed is left to overlay.Clean.
 type clearings struct {
 	slots chan struct{} // of those under way: who writes much must not get ahead of them
-	all   sync.Mutex    // held by who wants all slots
+	all   sync.Mutex    // held while somebody waits for all slots
 
 	mu      sync.Mutex
 	spares  []*overlay.Spare

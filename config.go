@@ -134,7 +134,7 @@ type Config struct {
 	Approver Approver
 	// Permissions keep answers for later, for this project. Nil: answers last as long as the Runner.
 	Permissions Permissions
-	// Recorder is told what each command did. Nil: nothing is recorded.
+	// Recorder records what each command did. Nil: nothing is recorded.
 	Recorder Recorder
 }
 
@@ -153,8 +153,7 @@ const (
 	// Discard gives each command a session that is discarded: the Result lists the changes, and they are nowhere
 	// else.
 	Discard
-	// Hold gives each command a session, and leaves it to the caller, open:
-	// Execution.Session.
+	// Hold gives each command a session, and leaves it to the caller, open: Execution.Session.
 	Hold
 )
 

@@ -126,7 +126,7 @@ func TestDBus(t *testing.T) {
 	}
 }
 
-// TestDBusRefused: what cannot be had is said before the command starts.
+// TestDBusRefused: what is not available is reported before the command starts.
 func TestDBusRefused(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	p := filepath.Join(place(t), "p")

@@ -13,18 +13,16 @@ import (
 // AbstractSockets stands for all abstract unix sockets of the host in Config.AllowUnix.
 const AbstractSockets = "@"
 
-// DefaultMounts is the host's file system at its own paths, read-only, with a
-// private /tmp, /var/tmp, /run, /dev and /proc, and without the secrets that
-// HiddenPaths names.
+// DefaultMounts is the host's file system at its own paths, read-only, with a private /tmp, /var/tmp, /run, /dev and
+// /proc, and without the secrets that HiddenPaths names.
 func DefaultMounts() mounts.Plan {
 	secrets, _ := host.Secrets("")
 	hidden, _ := host.ThroughLinks(append(secrets, hiddenSockets()...))
 	return append(BaseMounts(), blocked(hidden)...)
 }
 
-// BaseMounts is DefaultMounts without its last part, which hides secrets and sockets. Put more
-// mounts between BaseMounts and HideSecrets and HideSockets, so that these hide what is in them
-// too.
+// BaseMounts is DefaultMounts without its last part, which hides secrets and sockets. Put more mounts between
+// BaseMounts and HideSecrets and HideSockets, so that these hide what is in them too.
 func BaseMounts() mounts.Plan { return plan.Base(host.PrivatePlaces()) }
 
 // HideSecrets blocks those of HiddenPaths that exist, for each of Homes. If there
@@ -85,16 +83,14 @@ type PlaygroundUsage struct {
 	Bytes int64 // on disk
 }
 
-// MeasurePlayground measures a playground; an empty dir means DefaultPlayground. A missing
-// playground is empty.
+// MeasurePlayground measures a playground; an empty dir means DefaultPlayground. A missing playground is empty.
 func MeasurePlayground(dir string) (PlaygroundUsage, error) {
 	u, err := host.MeasurePlayground(dir)
 	return PlaygroundUsage(u), public(err, nil, nil)
 }
 
-// CleanPlayground removes the contents of a playground, and returns how much that was. It removes
-// links, and never follows them. If something is mounted in the playground, it leaves that, and
-// returns an error.
+// CleanPlayground removes the contents of a playground, and returns how much that was. It removes links, and never
+// follows them. If something is mounted in the playground, it leaves that, and returns an error.
 func CleanPlayground(dir string) (PlaygroundUsage, error) {
 	u, err := host.CleanPlayground(dir)
 	return PlaygroundUsage(u), public(err, nil, nil)

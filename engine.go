@@ -99,8 +99,7 @@ func (x *Execution) missing() (list []features.Name) {
 	return list
 }
 
-// refusesMount reports whether err says that the kernel refused one of a session's
-// mounts.
+// refusesMount reports whether err says that the kernel refused one of a session's mounts.
 func refusesMount(err error) bool {
 	e := new(nsexec.Error)
 	if !errors.As(err, &e) || e.Op != nsexec.StepOverlay && e.Op != nsexec.StepLayer {

@@ -17,7 +17,7 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// watched runs a command and returns what was told of it, one "op path" for each, without
+// watched runs a command and returns the events, one "op path" for each, without
 // repetitions one after the other.
 func watched(t *testing.T, c nsrun.Config, command string) (list []string, res nsrun.Result) {
 	t.Helper()

@@ -95,8 +95,7 @@ func (x *Execution) closeStdin() {
 	x.stdin = [2]*os.File{}
 }
 
-// Signal sends a signal to the command. SIGSTOP stops everything in the sandbox, and
-// SIGCONT continues it.
+// Signal sends a signal to the command. SIGSTOP stops everything in the sandbox, and SIGCONT continues it.
 func (x *Execution) Signal(s os.Signal) error {
 	if sig, ok := s.(syscall.Signal); ok && x.bare != nil {
 		return x.bare.signal(sig)
@@ -131,8 +130,7 @@ func (x *Execution) public(err error) error {
 	return public(err, x.runner.config.Rules, x.request.Paths)
 }
 
-// Network says what the command used of the network so far. Refused is counted as if the command
-// had failed.
+// Network says what the command used of the network so far. Refused is counted as if the command had failed.
 func (x *Execution) Network() Network {
 	switch {
 	case x.net != nil:

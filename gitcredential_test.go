@@ -137,7 +137,7 @@ git push -q https://%s/repo.git main && git clone -q https://%[1]s/repo.git ../c
 	}
 }
 
-// TestGitCredentialWrong: if the password is wrong, or if there is none, git in the sandbox asks nobody for one.
+// TestGitCredentialWrong: if the password is wrong, or if there is none, git in the sandbox does not ask for one.
 func TestGitCredentialWrong(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t)
@@ -156,7 +156,7 @@ func TestGitCredentialWrong(t *testing.T) {
 			t.Errorf("%q: %s, %v", password, res, err)
 		}
 	}
-	// A git that commands could have put there is none.
+	// A git that commands could have put there is not used.
 	testenv.Tree(t, dir, "p/git: #!/bin/sh\n")
 	if err := os.Chmod(filepath.Join(dir, "p/git"), 0o755); err != nil {
 		t.Fatal(err)

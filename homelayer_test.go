@@ -211,7 +211,7 @@ func TestOtherHome(t *testing.T) {
 	if got := sh(t, limited, "echo 3 >"+other+"/.tool; cat "+other+"/.tool"); got != "3\n" {
 		t.Error(got)
 	}
-	// Somebody else's is none, though root could write to it.
+	// A home directory of another user does not count, although root could write to it.
 	if err := os.Chown(other, 7, 7); err != nil {
 		t.Fatal(err)
 	}

@@ -110,7 +110,7 @@ func TestNobodyKeepsWaitWaiting(t *testing.T) {
 	})
 }
 
-// TestOwnDirectoriesAreThere: a command cannot make a directory of ours that is missing,
+// TestOwnDirectoriesAreThere: a command cannot create one of nsrun's own directories that is missing,
 // with a registry or backups of its own in it.
 func TestOwnDirectoriesAreThere(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)

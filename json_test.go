@@ -54,7 +54,7 @@ func TestJSONEnumerations(t *testing.T) {
 			err = json.Unmarshal(data, got.Interface())
 			known := !marshals || i == 0 || i == 1
 			if zero, _ := json.Marshal(list[0]); i > 0 && string(data) == string(zero) {
-				continue // a value that there is not is told as what none is
+				continue // an unknown value is written like the zero value
 			}
 			if err == nil && !reflect.DeepEqual(got.Elem().Interface(), v) || err != nil && known {
 				t.Errorf("%s becomes %s, and that %v (%v)", name, data, got.Elem(), err)
@@ -109,7 +109,7 @@ func TestJSONResult(t *testing.T) {
 			}
 		}
 	}
-	// What a command without an overlay comes to.
+	// The result of a command without an overlay.
 	r := nsrun.NewRunner(nsrun.Config{NoPlayground: true})
 	defer r.Close()
 	res, err := r.Run(t.Context(), nsrun.Request{Command: "echo out; exit 3"})

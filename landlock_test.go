@@ -43,7 +43,7 @@ func TestLandlock(t *testing.T) {
 	}
 }
 
-// TestLandlockHome: only a caller who would have a home layer is told that there is none without namespaces, in the one
+// TestLandlockHome: only a caller who would have a home layer learns that there is none without namespaces, in the one
 // notice about the backend.
 func TestLandlockHome(t *testing.T) {
 	needLandlock(t)

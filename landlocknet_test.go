@@ -328,7 +328,7 @@ func handlesSignal(connect func() error, end func()) int {
 		fmt.Println("before the signal:", err)
 		return 1
 	}
-	// The call begins anew, and waits until another thread ends it, which is too early until it has.
+	// The call is restarted, and waits until another thread ends it. Before that, end does nothing, so repeat it.
 	for {
 		select {
 		case err := <-ended:

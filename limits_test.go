@@ -76,7 +76,7 @@ func TestMemoryLimit(t *testing.T) {
 			testenv.Leaks(t, nsexec.Shutdown)
 			res := limited(t, nsrun.Config{NoPlayground: true}, nsrun.Limits{Memory: 48 << 20}, bomb+"; sleep 1000; echo survived")
 			l := limitOf(t, res, "memory")
-			// With cgroup v1 nsrun is told after the kernel has killed one process. Others may go on until
+			// With cgroup v1, nsrun learns it after the kernel killed one process. Others may go on until
 			// then.
 			survived := l.By != "cgroup v1" && strings.Contains(res.Stdout.String(), "survived")
 			if !l.Hit || !l.Killed || survived || res.ExitCode != 137 {
@@ -122,7 +122,7 @@ except OSError as e:
 	}
 }
 
-// TestFileLimits are held by resource limits anywhere.
+// TestFileLimits: resource limits enforce these on every host.
 func TestFileLimits(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	res := limited(t, nsrun.Config{NoPlayground: true}, nsrun.Limits{OpenFiles: 20, FileSize: 1 << 20, Nice: 7},

@@ -54,7 +54,7 @@ func runner(t testing.TB, c nsrun.Config) *nsrun.Runner {
 	return r
 }
 
-// output runs a command, which must not be in the way, and returns what a model reads.
+// output runs a command, which must succeed, and returns what a model reads.
 func output(t testing.TB, r *nsrun.Runner, q nsrun.Request) string {
 	t.Helper()
 	res, err := r.Run(t.Context(), q)

@@ -98,8 +98,7 @@ func (n *network) learnHosts() (map[string][]netip.Addr, error) {
 	return hosts, nil
 }
 
-// byKernel enforces rules by BPF programs. The resolver is on a loopback address of the host, which the
-// programs know.
+// byKernel enforces rules by BPF programs. The resolver is on a loopback address of the host, which the programs know.
 func (n *network) byKernel(p *cgroup.Programs, resolver *netpolicy.Resolver, publish []uint16) error {
 	if err := arePortsFree(publish); err != nil {
 		return err

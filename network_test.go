@@ -170,7 +170,7 @@ func blocked(t *testing.T) io.Reader {
 	return r
 }
 
-// TestNoRules: without rules there is no network, and it is said.
+// TestNoRules: without rules there is no network, and attempts are reported.
 func TestNoRules(t *testing.T) {
 	r := runner(t, nsrun.Config{Project: filepath.Join(place(t), "p"), After: nsrun.Discard})
 	at := server(t)
@@ -279,7 +279,7 @@ c.close()'`,
 		if err != nil || res.ExitCode != 0 || string(got) != "from inside" {
 			t.Errorf("got %q: %s, %v", got, res, err)
 		}
-		// A port that somebody has is told of before anything is run.
+		// A port in use is reported before anything is run.
 		if l, err = net.Listen("tcp4", l.Addr().String()); err != nil {
 			t.Fatal(err)
 		}
@@ -342,7 +342,7 @@ for name in sys.argv[1:]:
 	}
 }
 
-// TestNetworkAndEngines: the network is made anew where the engine is changed.
+// TestNetworkAndEngines: the network is made again if the engine changes.
 func TestNetworkAndEngines(t *testing.T) {
 	enforcers(t, func(t *testing.T, e nsrun.Enforcer) {
 		at := server(t)

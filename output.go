@@ -11,8 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// DefaultMaxOutput is how much output of each kind is kept, in bytes: about what a model
-// can be expected to read.
+// DefaultMaxOutput is how much output of each kind is kept, in bytes: about what a model can be expected to read.
 const DefaultMaxOutput = 64 << 10
 
 // Output is what a command wrote to a descriptor: all of it, or its beginning and end.

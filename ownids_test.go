@@ -290,7 +290,7 @@ func TestOwnIDsWhy(t *testing.T) {
 	}
 }
 
-// TestOwnIDsRefused: where they cannot be had, nothing runs.
+// TestOwnIDsRefused: where own ids are not available, nothing runs.
 func TestOwnIDsRefused(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t, "f: x\n")

@@ -27,8 +27,7 @@ type Record struct {
 	Request *Request
 	Args    []string // what was, or would have been, executed
 	Dir     string   // where
-	// Result has all but State, which is not known yet. Backups, Execution and Notices are
-	// the Recorder's to set.
+	// Result has all but State, which is not known yet. Backups, Execution and Notices are the Recorder's to set.
 	Result *Result
 	// Session holds the changes. Nil: there was no overlay, or no command.
 	Session *overlay.Session

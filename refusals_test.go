@@ -146,7 +146,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestNoRefusals: a program that fails for a reason of its own is not told of a rule.
+// TestNoRefusals: if a program fails for a reason of its own, no rule is blamed.
 func TestNoRefusals(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir, c := refusing(t)

@@ -116,7 +116,7 @@ func TestLogOfWhatWasNotDone(t *testing.T) {
 	}
 }
 
-// TestRegistryStopsNothing: where it cannot be used that is said, and all is done.
+// TestRegistryStopsNothing: if the registry cannot be used, a notice says so, and the command and its commit are done.
 func TestRegistryStopsNothing(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t, "a: old")

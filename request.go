@@ -18,26 +18,22 @@ type Request struct {
 	// Args are a program and its arguments, run as they are, instead of Command.
 	Args []string
 
-	// WorkingDir is a directory of the sandbox. Relative ones are relative to the
-	// project; "playground" is $HOME/playground; "~" and "$HOME" at the beginning are
-	// the home directory. Empty: the project, without one the playground,
-	// without either "/".
+	// WorkingDir is a directory of the sandbox. Relative ones are relative to the project; "playground" is
+	// $HOME/playground; "~" and "$HOME" at the beginning are the home directory. Empty: the project, without one
+	// the playground, without either "/".
 	WorkingDir string
-	// Network asks for the host's network, which needs an Approver's yes every time. False:
-	// Config.Net decides.
+	// Network asks for the host's network, which needs an Approver's yes every time. False: Config.Net decides.
 	Network bool
 	// LearnNet lets the command reach everything, and lists in Result.Network the rules that would
 	// have been enough in Config.Net. It needs the same yes. False: the rules hold.
 	LearnNet bool
-	// Paths asks for more paths. Those that allow something need an Approver's yes. They are not
-	// patterns, and the approved path has no symbolic links. "/", and paths in /proc, /sys and
-	// /dev, are errors. Nil: none.
+	// Paths asks for more paths. Those that allow something need an Approver's yes. They are not patterns, and the
+	// approved path has no symbolic links. "/", and paths in /proc, /sys and /dev, are errors. Nil: none.
 	Paths []Rule
 
 	// Env is added to the environment; each must have the form "K=V". Nil: nothing.
 	Env []string
-	// Timeout ends the command after this time, if Config.Timeout is not shorter. Zero:
-	// Config.Timeout.
+	// Timeout ends the command after this time, if Config.Timeout is not shorter. Zero: Config.Timeout.
 	Timeout time.Duration
 
 	// Limits of this command, where they are stricter than Config.Limits. Zero: Config.Limits.
@@ -46,9 +42,8 @@ type Request struct {
 	// Stdin is the command's standard input. The command need not read it; a Read that does not
 	// return keeps one goroutine, and nothing else. Nil: /dev/null.
 	Stdin io.Reader
-	// Stdout and Stderr get all output as it comes, in addition to the Result. A slow writer slows
-	// the command down; after an error a writer gets nothing more. Nil: only the Result has the
-	// output.
+	// Stdout and Stderr get all output as it comes, in addition to the Result. A slow writer slows the command
+	// down; after an error a writer gets nothing more. Nil: only the Result has the output.
 	Stdout, Stderr io.Writer
 	// Merge makes standard error the same pipe as standard output, so that Result.Stdout has all
 	// output in the order in which it was written. False: they are two pipes.

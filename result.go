@@ -44,8 +44,7 @@ type Result struct {
 	// Nil: none.
 	Touched     []string
 	TouchedMore int
-	// Session is the id of the session. Empty: there is none, or none that was kept or can
-	// be undone.
+	// Session is the id of the session. Empty: there is none, or none that was kept or can be undone.
 	Session string
 	// State says what happened to the changes, except those that are Held. Zero: Kept. Without Changes it has no
 	// meaning.

@@ -86,7 +86,7 @@ func TestRuleCases(t *testing.T) {
 	}
 }
 
-// TestRuleMistakes: what is wrong with a rule is said in one line, and nothing is run.
+// TestRuleMistakes: a mistake in a rule is reported in one line, and nothing is run.
 func TestRuleMistakes(t *testing.T) {
 	dir := place(t)
 	t.Setenv("XDG_RUNTIME_DIR", "")

@@ -100,18 +100,16 @@ func (r *Runner) keep(s *overlay.Session) bool {
 	return r.session == s
 }
 
-// Session is the session that the commands of a Runner with Keep share. It must not be
-// closed, and not be used while a command runs. Nil: there was no command yet, or the
-// changes were committed or discarded since.
+// Session is the session that the commands of a Runner with Keep share. It must not be closed, and not be used while a
+// command runs. Nil: there was no command yet, or the changes were committed or discarded since.
 func (r *Runner) Session() *overlay.Session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.session
 }
 
-// Commit commits what the commands of a Runner with Keep have changed; the next command
-// begins another session. On an error the session stays, unless it is a *RecordError:
-// then it was committed.
+// Commit commits what the commands of a Runner with Keep have changed; the next command begins another session. On an
+// error the session stays, unless it is a *RecordError: then it was committed.
 func (r *Runner) Commit(ctx context.Context, o overlay.CommitOptions) error {
 	return r.decide(ctx, func(s *overlay.Session) (recorded, err error) {
 		if err := s.CommitWith(ctx, o); err != nil {
@@ -121,8 +119,7 @@ func (r *Runner) Commit(ctx context.Context, o overlay.CommitOptions) error {
 	})
 }
 
-// Discard throws away what the commands of a Runner with Keep have changed; the next
-// command begins another session.
+// Discard throws away what the commands of a Runner with Keep have changed; the next command begins another session.
 func (r *Runner) Discard(ctx context.Context) error {
 	return r.decide(ctx, func(s *overlay.Session) (recorded, err error) {
 		if err := s.Discard(); err != nil {

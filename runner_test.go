@@ -310,7 +310,7 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-// recorder notes what it is told, and what the project holds then.
+// recorder stores what it gets, and what the project contains at that moment.
 type recorder struct {
 	project string
 	seen    []string

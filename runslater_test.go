@@ -67,7 +67,7 @@ func TestRunsLater(t *testing.T) {
 				t.Errorf("%s: %s was not held back", c.Name, name)
 			}
 		}
-		// The rest can be had, by who says so.
+		// The rest can be committed by a caller who asks for it.
 		s, err := overlay.Open("", res.Session)
 		if err != nil {
 			t.Fatalf("%s: %v", c.Name, err)

@@ -240,7 +240,7 @@ func (w *world) run(t *testing.T, seed, run uint64) {
 			t.Errorf("%s: %v, %q", name, err, content(name))
 		}
 	}
-	// Who finds that a run is refused removes what is in the way.
+	// After a refused run, the caller removes the obstacle.
 	if results[0].Started {
 		return
 	}

@@ -8,8 +8,7 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// Spec describes a sandbox. It can be copied, and used for any number of
-// commands at once.
+// Spec describes a sandbox. It can be copied, and used for any number of commands at once.
 type Spec struct {
 	// Mounts is the file system. Nil: an empty one; see DefaultMounts.
 	Mounts mounts.Plan

@@ -71,7 +71,7 @@ func TestLinksOfStrangers(t *testing.T) {
 			t.Errorf("%s: the file was written to", name)
 		}
 		if name == "socket" {
-			continue // there is none of theirs
+			continue // the other users have none
 		}
 		for _, at := range []string{"theirs/i/d", "mine/d"} {
 			if res, err := runner(t, config(filepath.Join(dir, at))).Run(t.Context(), nsrun.Request{Command: "true"}); err != nil || res.ExitCode != 0 {

@@ -17,7 +17,7 @@ import (
 )
 
 // TestNotTimedOut: a command that was not asked to end has not timed out, even if
-// its time is up when all is said and done.
+// its time is up only after everything is done.
 func TestNotTimedOut(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	x, err := NewRunner(Config{Timeout: time.Hour, NoPlayground: true}).Start(context.Background(), Request{Command: "true"})

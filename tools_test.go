@@ -269,7 +269,7 @@ func files(t *testing.T, dir string) map[string]string {
 	return found
 }
 
-// different lists what is not the same, a few at most.
+// different lists what differs, a few at most.
 func different(got, want map[string]string) (list []string) {
 	for name, w := range want {
 		if g := got[name]; g != w {

@@ -133,7 +133,7 @@ func insideFiltered(args []string) int {
 }
 
 // TestUnsandboxed: preferred runs commands without a sandbox where there can be none, and says so; it does not where
-// something else is wrong. The table stands for hosts that allow no namespaces, in both ways in which they do.
+// something else is wrong. The table represents hosts that allow no namespaces, in both ways in which they do.
 func TestUnsandboxed(t *testing.T) {
 	const none = `required: not available, none,
 preferred: exit 0, host, unsandboxed (told true) 1
@@ -195,7 +195,7 @@ disabled network: denied, host,
 			if err != nil || c.want != "" && string(out) != c.want {
 				t.Errorf("%v\n%s\nwant\n%s", err, out, c.want)
 			}
-			if c.want == "" { // whoever used them up could be after just that
+			if c.want == "" { // the process that used them up could want just that
 				for line := range strings.Lines(string(out)) {
 					if strings.Contains(line, "unsandboxed") && !strings.HasPrefix(line, "disabled: ") || !strings.Contains(string(out), "preferred: not available, none,") {
 						t.Errorf("%s in\n%s", line, out)

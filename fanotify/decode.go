@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A record is one event as fanotify has it. Its slices are parts of the buffer that it was
-// decoded from. A key is what a directory is known by: the file system's id, then the
-// handle's length, type and bytes.
+// A record is one event as fanotify has it. Its slices are parts of the buffer that it was decoded from. A key is what
+// a directory is known by: the file system's id, then the handle's length, type and bytes.
 type record struct {
 	mask uint64
 	pid  int

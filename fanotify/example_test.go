@@ -32,7 +32,7 @@ func Example() {
 	); err != nil {
 		log.Fatal(err)
 	}
-	w.Stop() // what has happened so far is told, and nothing else
+	w.Stop() // what has happened so far is reported, and nothing else
 
 	for ev, err := range w.Events() {
 		switch {

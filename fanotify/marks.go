@@ -17,10 +17,9 @@ import (
 
 // marks is the engine Fanotify: each root's file system is marked.
 //
-// The kernel names a directory by its handle. Those that came to be while we watch are
-// known from the events that made and moved them; others are looked for when something
-// happens in them. Events are in the kernel's order, so paths are those of the time of
-// the event. Where a directory was not known its path is that of now.
+// The kernel names a directory by its handle. Those that came to be while we watch are known from the events that made
+// and moved them; others are looked for when something happens in them. Events are in the kernel's order, so paths are
+// those of the time of the event. Where a directory was not known its path is that of now.
 type marks struct {
 	fd    sys.FD
 	wake  sys.FD // an eventfd: stop or abort was called
@@ -33,9 +32,8 @@ type marks struct {
 	outside map[string]struct{} // keys of directories that are not below a root
 	loose   []*place            // are nowhere, unless the rest of the batch says where
 
-	// doubt are paths that came and went in one event: what else was in the queue at
-	// that time does not tell whether before or after. The value is whether it is
-	// there as far as was told.
+	// doubt are paths that came and went in one event: what else was in the queue at that time does not tell
+	// whether before or after. The value is whether it is there as far as was told.
 	doubt map[string]*doubt
 
 	// late are directories that were not known before this batch. Their paths are those of
@@ -212,8 +210,7 @@ func (m *marks) wait() {
 	_, _ = unix.Poll(fds[:], -1)
 }
 
-// queued is at least how many events are in the queue: what others do meanwhile must not
-// keep us from ending.
+// queued is at least how many events are in the queue: what others do meanwhile must not keep us from ending.
 func (m *marks) queued() int {
 	n, err := unix.IoctlGetInt(int(m.fd), unix.TIOCINQ)
 	if err != nil || n <= 0 {
@@ -400,7 +397,7 @@ func (m *marks) lookup(key []byte) *place {
 	return m.resolve(key)
 }
 
-// resolve finds the place of a directory that no event told of.
+// resolve finds the place of a directory of which there was no event.
 func (m *marks) resolve(key []byte) *place {
 	for i := range m.roots {
 		if m.roots[i].gone || string(key[:8]) != m.tops[i].key[:8] {

@@ -103,7 +103,7 @@ func TestOverlay(t *testing.T) {
 		m.compare(t, upper)
 		want := []string{"created new", "attributes new", "created n/", "created n/f"}
 		if written("new") {
-			// Content that is written later is told too.
+			// Content that is written later is reported, too.
 			want = append(want, "written new", "written kept")
 		}
 		for _, want := range want {

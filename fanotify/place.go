@@ -20,9 +20,8 @@ type place struct {
 // outside is the root of what is not below any.
 const outside = -1
 
-// maxKept is how long a path may be to be kept. Directories can be nested deeper than any
-// path that the kernel takes, and keeping all of those would take memory by the square of
-// the depth.
+// maxKept is how long a path may be to be kept. Directories can be nested deeper than any path that the kernel takes,
+// and keeping all of those would take memory by the square of the depth.
 const maxKept = 4096
 
 // places counts changes of places, so that paths which were kept are known to be right. The

@@ -27,9 +27,8 @@ type task struct {
 	sweep bool
 }
 
-// slack is how much older than it happened a file's time can be: the clock that file
-// systems go by ticks with the timer interrupt, which is 10 ms at most, or more if a virtual
-// machine has to wait.
+// slack is how much older than it happened a file's time can be: the clock that file systems go by ticks with the timer
+// interrupt, which is 10 ms at most, or more if a virtual machine has to wait.
 const slack = 20 * time.Millisecond
 
 // earliest is the earliest time (nanoseconds since 1970) that a file can have that is changed from
@@ -110,8 +109,7 @@ func (t *task) event(o *out, roots []root, f *found, now time.Time) {
 	o.event(ev)
 }
 
-// told is when paths were last told, by their hashes: what a sweep finds has to be newer. The
-// nil told keeps nothing.
+// told is when paths were last told, by their hashes: what a sweep finds has to be newer. The nil told keeps nothing.
 type told map[uint64]int64
 
 // seed costs nothing before it is needed.

@@ -202,7 +202,7 @@ func collect(t testing.TB, w *Watcher, m *model) (done func() (events, overflows
 	}
 }
 
-// engines runs a test with each engine that can be had.
+// engines runs a test with each available engine.
 func engines(t *testing.T, f func(t *testing.T, e Engine)) {
 	for _, e := range []Engine{Fanotify, Inotify} {
 		t.Run(e.String(), func(t *testing.T) {

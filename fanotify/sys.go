@@ -17,8 +17,7 @@ import (
 // beneath is how everything below a root is opened.
 const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
 
-// A root is a directory that is watched, held open: whatever its path leads to later,
-// this is the one.
+// A root is a directory that is watched, held open: whatever its path leads to later, this is the one.
 type root struct {
 	name string // as the caller has it
 	fd   sys.FD
@@ -95,8 +94,7 @@ func (r *root) removed() bool {
 
 func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// below returns what of path comes below dir, both clean and absolute; "." if they are
-// the same.
+// below returns what of path comes below dir, both clean and absolute; "." if they are the same.
 func below(path, dir string) (rel string, ok bool) {
 	if path == dir {
 		return ".", true
@@ -109,8 +107,7 @@ func below(path, dir string) (rel string, ok bool) {
 	return strings.CutPrefix(path, "/")
 }
 
-// openAt opens a name relative to a directory, which may be a path with slashes however
-// long.
+// openAt opens a name relative to a directory, which may be a path with slashes however long.
 func openAt(dir int, path string, flags uint64) (sys.FD, error) {
 	const most = 4000 // the kernel takes 4,095
 	var held sys.FD = sys.None

@@ -391,7 +391,7 @@ func overflowMoves(t *testing.T, e Engine, between int) {
 	take(func(ev Event) bool { return ev.Path == "again" })
 	create(t, filepath.Join(dir, "n"), limit+8192)
 	do(t, dir, "mv d/e x; mv g d/; mkdir x/new; : >x/new/file; : >d/g/new")
-	// There is room for some again, and then there is none.
+	// The queue has room for some events again, and then is full.
 	n := 0
 	take(func(Event) bool { n++; return n == 100 })
 	do(t, dir, "mv x/new x/newer; mv d dd; : >x/newer/file2; rm again; : >again")

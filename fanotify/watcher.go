@@ -24,8 +24,7 @@ type Watcher struct {
 
 // engine is the interface of both engines. All methods except stop and abort are called by one goroutine at a time.
 type engine interface {
-	// step waits until there is something to do, does a part of it and puts what it
-	// found into out.
+	// step waits until there is something to do, does a part of it and puts what it found into out.
 	step(o *out)
 	// stop makes step end after it has read everything that the kernel has queued by now. It may be called at any
 	// time, more than once.
@@ -36,7 +35,7 @@ type engine interface {
 	close()
 }
 
-// out is what waits for being told.
+// out has the events that are not yet reported.
 type out struct {
 	items []item
 	ended bool // nothing more will come

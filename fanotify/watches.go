@@ -17,11 +17,10 @@ import (
 
 // watches is the engine Inotify: each directory has a watch, through fsnotify.
 //
-// fsnotify identifies watches by their paths, and follows links. So every directory is held
-// open, and its path is that of its descriptor in /proc: nobody can put something else
-// there, and it stays valid when the directory is renamed. fsnotify does not say whether
-// something is a directory: opening it tells. It has the old name of a renamed object only
-// in the text of the event.
+// fsnotify identifies watches by their paths, and follows links. So every directory is held open, and its path is that
+// of its descriptor in /proc: nobody can put something else there, and it stays valid when the directory is renamed.
+// fsnotify does not say whether something is a directory: opening it tells. It has the old name of a renamed object
+// only in the text of the event.
 type watches struct {
 	fs    *fsnotify.Watcher
 	halt  chan struct{} // closed: stop was called
@@ -36,8 +35,7 @@ type watches struct {
 	byID  map[id]*watch
 	loose []*watch // have no known place, until a queued event tells it
 
-	// renames are the first halves, by fsnotify's name of the path, of renames whose second
-	// half did not come yet.
+	// renames are the first halves, by fsnotify's name of the path, of renames whose second half did not come yet.
 	renames map[string]half
 	listed  []*watch // with names that were reported, and for which events may still be queued
 	dead    []*watch // removed, but events for their descriptors may still be queued
@@ -89,8 +87,7 @@ type half struct {
 	batch int
 }
 
-// A file is one that nobody else has. Changing it makes an event that comes after all events
-// that were queued before.
+// A file is one that nobody else has. Changing it makes an event that comes after all events that were queued before.
 type file struct {
 	fd      sys.FD // a memfd; None until it is needed
 	name    string
@@ -197,10 +194,9 @@ func (w *watches) tell(c chan struct{}) {
 	_, _ = unix.Write(int(w.wake), one[:])
 }
 
-// rest lets events gather in the kernel's queue. Otherwise fsnotify would read each one as soon
-// as it comes, which takes many times as long. fsnotify waits because nobody receives what it has
-// read. rest waits in a system call, because with a timer the runtime would poll for events
-// meanwhile.
+// rest lets events gather in the kernel's queue. Otherwise fsnotify would read each one as soon as it comes, which
+// takes many times as long. fsnotify waits because nobody receives what it has read. rest waits in a system call,
+// because with a timer the runtime would poll for events meanwhile.
 func (w *watches) rest() {
 	fds := [...]unix.PollFd{{Fd: int32(w.wake), Events: unix.POLLIN}}
 	_, _ = unix.Poll(fds[:], int(gather/time.Millisecond))

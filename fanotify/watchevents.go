@@ -22,11 +22,8 @@ func split(path string) (fd int, name string, ok bool) {
 	return fd, name, err == nil
 }
 
-// renamedFrom returns the old name of a renamed object. fsnotify has it only in the text of
-// the event.
-func renamedFrom(ev fsnotify.Event) string {
-	return cutFrom(ev.String())
-}
+// renamedFrom returns the old name of a renamed object. fsnotify has it only in the text of the event.
+func renamedFrom(ev fsnotify.Event) string { return cutFrom(ev.String()) }
 
 // cutFrom returns the old name in the text of an event: the operation, the quoted name and,
 // after a rename, an arrow and the quoted old name.

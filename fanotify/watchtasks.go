@@ -16,8 +16,7 @@ func (w *watches) addTask(t task) {
 	}
 }
 
-// task looks through a directory. It is watched already, so what is not found now will have
-// events.
+// task looks through a directory. It is watched already, so what is not found now will have events.
 func (w *watches) task(o *out) {
 	n := len(w.tasks)
 	t := w.tasks[n-1]
@@ -42,7 +41,7 @@ func (w *watches) task(o *out) {
 	}
 }
 
-// lookThrough lists the directory of a task, tells of what is in it, and of what is not any more.
+// lookThrough lists the directory of a task, and reports what is new in it and what is gone.
 func (w *watches) lookThrough(t task, d *watch, fd int, o *out) error {
 	now := time.Now()
 	if t.since != never {
@@ -155,7 +154,7 @@ func (w *watches) settle(dir *watch, name string, o *out) (d *watch, moved bool)
 func (w *watches) hole(dir *watch, name string, err error, o *out) {
 	root, path := w.where(&dir.place)
 	if err == unix.EACCES && root != outside {
-		// It is told of each: they are few, and nothing in them can be looked for.
+		// Each is reported: they are few, and nothing in them can be searched.
 		w.denied = true
 		o.error(&Error{Op: "watch", Path: absolute(w.roots[root].name, join(path, name)), Err: err})
 		return

@@ -49,9 +49,8 @@ type Text struct {
 // that is itself a symbolic link is refused.
 type Mount struct {
 	Kind Kind
-	// Source is an absolute path of the host for KindBind; the link's text for
-	// KindSymlink; for KindProc the host's procfs, to be shown instead of a new one;
-	// for KindDev the caller's terminal, to be shown as the console.
+	// Source is an absolute path of the host for KindBind; the link's text for KindSymlink; for KindProc the host's
+	// procfs, to be shown instead of a new one; for KindDev the caller's terminal, to be shown as the console.
 	Source string
 	Target string // absolute path in the sandbox
 
@@ -74,8 +73,7 @@ type Mount struct {
 	// not exist. False: that is an error.
 	Optional bool
 
-	// NonRecursive binds only the one mount that holds Source, not the mounts
-	// below it. False: the whole tree.
+	// NonRecursive binds only the one mount that holds Source, not the mounts below it. False: the whole tree.
 	NonRecursive bool
 
 	// MustExist makes a missing target an error. False: the mount point is created, and missing parents are created
@@ -146,9 +144,7 @@ type FileID struct {
 }
 
 // Bind shows the host's source at target, writable, with everything that is mounted below it; nosuid and nodev.
-func Bind(source, target string) Mount {
-	return Mount{Kind: KindBind, Source: source, Target: target}
-}
+func Bind(source, target string) Mount { return Mount{Kind: KindBind, Source: source, Target: target} }
 
 // ROBind is Bind, read-only, whatever is mounted below source.
 func ROBind(source, target string) Mount {
@@ -189,15 +185,11 @@ func ROOverlay(target string, lower ...string) Mount {
 func Dir(target string) Mount { return Mount{Kind: KindDir, Target: target} }
 
 // File is a file with the given content on the file system that holds target.
-func File(target string, data []byte) Mount {
-	return Mount{Kind: KindFile, Target: target, Data: data}
-}
+func File(target string, data []byte) Mount { return Mount{Kind: KindFile, Target: target, Data: data} }
 
 // Data is a file with the given content that is mounted over target, nosuid and nodev. It is on no file system that the
 // command can see.
-func Data(target string, data []byte) Mount {
-	return Mount{Kind: KindData, Target: target, Data: data}
-}
+func Data(target string, data []byte) Mount { return Mount{Kind: KindData, Target: target, Data: data} }
 
 // TmpOverlay is like Overlay, but what is written is gone with the sandbox.
 func TmpOverlay(target string, lower ...string) Mount {
@@ -210,9 +202,7 @@ func Symlink(text, target string) Mount {
 }
 
 // Remount makes the one mount at target read-only.
-func Remount(target string) Mount {
-	return Mount{Kind: KindRemount, Target: target, ReadOnly: true}
-}
+func Remount(target string) Mount { return Mount{Kind: KindRemount, Target: target, ReadOnly: true} }
 
 // Block hides target: a directory is empty and cannot be entered, and a file cannot be opened. If target does not
 // exist, it does nothing.

@@ -104,8 +104,7 @@ func ParseMountinfo(b []byte) ([]Info, error) {
 	return infos, nil
 }
 
-// unescape undoes the octal escapes that the kernel writes for space, tab,
-// newline and backslash.
+// unescape undoes the octal escapes that the kernel writes for space, tab, newline and backslash.
 func unescape(s string) string {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s
@@ -155,8 +154,7 @@ func Below(infos []Info, dir string) []Info {
 	return append([]Info{own}, below...)
 }
 
-// mountTree finds the mount that a path leads to. The lines of mountinfo are in
-// no order that would tell.
+// mountTree finds the mount that a path leads to. The lines of mountinfo are in no order that would tell.
 type mountTree struct {
 	root Info
 	on   map[mountPoint]Info

@@ -10,10 +10,9 @@ import (
 // maxMirrored is how many names a directory may have to be mirrored.
 const maxMirrored = 4096
 
-// CreateMountPoints returns a Plan that creates targets that are missing below a read-only bind, in
-// the sandbox only. It mirrors the directory that lacks them: a tmpfs in its place, in which
-// everything that the directory holds is bound again. It uses the host's files as they are now. It
-// does not create targets whose parents are symbolic links.
+// CreateMountPoints returns a Plan that creates targets that are missing below a read-only bind, in the sandbox only.
+// It mirrors the directory that lacks them: a tmpfs in its place, in which everything that the directory holds is bound
+// again. It uses the host's files as they are now. It does not create targets whose parents are symbolic links.
 func (p Plan) CreateMountPoints() (Plan, error) {
 	var readOnly Plan // at the end, mirrors become what they stand for
 	for i := 0; i < len(p); i++ {
@@ -31,8 +30,7 @@ func (p Plan) CreateMountPoints() (Plan, error) {
 	return append(p, readOnly...), nil
 }
 
-// mirror returns the steps to insert after step at, so that the target of step i
-// can be made; nil: none.
+// mirror returns the steps to insert after step at, so that the target of step i can be made; nil: none.
 func (p Plan) mirror(i int) (steps Plan, at int, err error) {
 	m := &p[i]
 	switch m.Kind {
@@ -71,8 +69,7 @@ func (p Plan) mirror(i int) (steps Plan, at int, err error) {
 	return nil, 0, nil
 }
 
-// mirrored are the steps that show what is in source at target, in a directory that
-// can be written to.
+// mirrored are the steps that show what is in source at target, in a directory that can be written to.
 func mirrored(cover *Mount, source, target string) (Plan, error) {
 	fail := func(err error) (Plan, error) {
 		if pe, ok := err.(*fs.PathError); ok {

@@ -107,8 +107,7 @@ func compile(p Policy) (*compiled, error) {
 		}
 	}
 
-	// Then all prefixes that matter. Special ranges do, for they cut off what the
-	// larger ones allow.
+	// Then all prefixes that matter. Special ranges do, for they cut off what the larger ones allow.
 	what := make(map[netip.Prefix]string)
 	for _, s := range allSpecial(p.HostAddrs) {
 		what[s.prefix] = s.what
@@ -130,8 +129,7 @@ func compile(p Policy) (*compiled, error) {
 	return c, c.nest()
 }
 
-// nest hands down what larger blocks allow to the smaller ones in them, and lists where
-// each begins.
+// nest hands down what larger blocks allow to the smaller ones in them, and lists where each begins.
 func (c *compiled) nest() error {
 	var open []int32 // the blocks that hold the current one, the smallest last
 	begin := func(addr netip.Addr, block int32) {
@@ -189,8 +187,7 @@ func lastAddr(p netip.Prefix) netip.Addr {
 	return a
 }
 
-// find returns the smallest block that holds an address, which must be valid, without
-// zone, and not IPv4-mapped.
+// find returns the smallest block that holds an address, which must be valid, without zone, and not IPv4-mapped.
 func (c *compiled) find(a netip.Addr) *Block {
 	if a.Is4() {
 		k := key4(a)

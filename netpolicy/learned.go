@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// An entry is what Decide needs to know about a learned address. Nothing of it changes but
-// next.
+// An entry is what Decide needs to know about a learned address. Nothing of it changes but next.
 type entry struct {
 	addr  netip.Addr
 	next  link

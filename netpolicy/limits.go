@@ -7,17 +7,14 @@ import (
 	"time"
 )
 
-// What "*.suffix" lets a sandbox ask for can carry data out: the parts of the name
-// that no rule wrote are read by the name's server. It cannot be told from an honest name,
-// but it can be made slow: each question that is passed on costs the characters of its name.
-// One that was asked before costs less: which of the names that are remembered it is says no
-// more than the fewest characters do. Repeated questions are answered from the cache, and
-// that costs nothing.
+// What "*.suffix" lets a sandbox ask for can carry data out: the parts of the name that no rule wrote are read by the
+// name's server. It cannot be told from an honest name, but it can be made slow: each question that is passed on costs
+// the characters of its name. One that was asked before costs less: which of the names that are remembered it is says
+// no more than the fewest characters do. Repeated questions are answered from the cache, and that costs nothing.
 //
-// A character is one of 39. So at the fewest of them a question says most: which of 39 + 39² +
-// 39³ + 39⁴ names, and which of two types, are 22.2 bits for 4 characters. That is 2.8 kB at
-// once, and then 11 bytes a second; when it is asked says something, too. Names that rules
-// have in full cost nothing: they are the rules' choice.
+// A character is one of 39. So at the fewest of them a question says most: which of 39 + 39² + 39³ + 39⁴ names, and
+// which of two types, are 22.2 bits for 4 characters. That is 2.8 kB at once, and then 11 bytes a second; when it is
+// asked says something, too. Names that rules have in full cost nothing: they are the rules' choice.
 const (
 	freeChars      = 4096             // what may be spent at once
 	charsPerSecond = 16               // what comes back

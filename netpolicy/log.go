@@ -139,8 +139,7 @@ func (l *Log) add(k logKey, v Verdict, n int, names ...string) {
 	l.order = append(l.order, d)
 }
 
-// addNames notes names, of which the latest is the last, as long as there is room. There is
-// for one.
+// addNames notes names, of which the latest is the last, as long as there is room. There is for one.
 func (l *Log) addNames(d *logged, names []string) {
 	for _, name := range slices.Backward(names) {
 		if n := len(d.names); n > 0 && (n >= maxNames || l.names >= maxAllNames) {

@@ -1,6 +1,9 @@
 package netpolicy
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // Allows reports whether the policy lets a sandbox reach a port of an address. names are the names, in canonical form,
 // for which the resolver gave the address to the sandbox and which are still valid.
@@ -41,18 +44,11 @@ func (p Policy) Allows(proto Proto, dst netip.AddrPort, names ...string) bool {
 
 // AllowsName reports whether the sandbox may ask for the addresses of a name, which must be canonical.
 func (p Policy) AllowsName(name string) bool {
-	for _, r := range p.Rules {
-		if r.MatchesName(name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Rules, func(r Rule) bool { return r.MatchesName(name) })
 }
 
 // within says whether all of p is in q.
-func within(p, q netip.Prefix) bool {
-	return p.Bits() >= q.Bits() && q.Contains(p.Addr())
-}
+func within(p, q netip.Prefix) bool { return p.Bits() >= q.Bits() && q.Contains(p.Addr()) }
 
 // Allowing returns the first rule that allows what asked, a rule for one name or address, asks for: at its port, or if
 // it has none, at any port; by its protocol, or if it has none, by any protocol. It assumes that a name leads to an

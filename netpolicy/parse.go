@@ -155,8 +155,7 @@ func onePrefix(a netip.Addr) (netip.Prefix, error) {
 	return p, noDestination(p)
 }
 
-// noDestination refuses 0.0.0.0 and ::, which mean this machine to connect(2), and say so
-// to nobody who reads the rule.
+// noDestination refuses 0.0.0.0 and ::, which mean this machine to connect(2), and say so to nobody who reads the rule.
 func noDestination(p netip.Prefix) error {
 	if p.IsSingleIP() && p.Addr().IsUnspecified() {
 		return errors.New("this is not a destination; for this machine write 127.0.0.1 or [::1], for any other *")

@@ -255,7 +255,7 @@ func TestHostilePackets(t *testing.T) {
 	}
 }
 
-// FuzzAnswer: no packet makes the resolver ask for what is not allowed.
+// FuzzAnswer: no packet makes the resolver ask for a name that is not allowed.
 func FuzzAnswer(f *testing.F) {
 	for _, typ := range []uint16{dns.TypeA, dns.TypeHTTPS, dns.TypePTR, dns.TypeTXT} {
 		q := question("b.test", typ)
@@ -332,7 +332,7 @@ func TestTunnel(t *testing.T) {
 }
 
 // TestTunnelOfFewNames: names that are asked for again and again say which of them it
-// was, so that they are counted, too: what was not there is not asked for anew at once.
+// was, so that they are counted, too: a missing name is not asked for again at once.
 func TestTunnelOfFewNames(t *testing.T) {
 	up := nettest.StartDNS(t, nil, []string{"xx.f.test servfail"})
 	r := &netpolicy.Resolver{Table: newTable(t, "*.n.test", "*.f.test"), Upstreams: []netip.AddrPort{up.Addr}}

@@ -55,7 +55,7 @@ func TestLinkInParent(t *testing.T) {
 				}
 			}
 		}
-		// Control: whoever follows the link outside makes it there.
+		// Control: a program that follows the link outside creates it there.
 		_ = os.Remove(filepath.Join(ws, "link"))
 		testenv.Tree(t, ws, "link => ../outside")
 		if err := os.MkdirAll(filepath.Join(ws, "link/newdir"), 0o755); err != nil || !exists(outside, "newdir") {

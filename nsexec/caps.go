@@ -21,9 +21,8 @@ var ErrCapability = errors.New("unknown capability")
 // maxCaps is how many capabilities a kernel can have; in 2024 there were 41.
 const maxCaps = 64
 
-// capNames are the names without "cap_", by number, linux/capability.h. (A test
-// compares them with package gocapability's, which is not used here itself: it
-// reads a file of /proc when it is initialised, at every start.)
+// capNames are the names without "cap_", by number, linux/capability.h. (A test compares them with package
+// gocapability's, which is not used here itself: it reads a file of /proc when it is initialised, at every start.)
 var capNames = [...]string{
 	"chown", "dac_override", "dac_read_search", "fowner", "fsetid", "kill", "setgid", "setuid", "setpcap",
 	"linux_immutable", "net_bind_service", "net_broadcast", "net_admin", "net_raw", "ipc_lock", "ipc_owner",
@@ -44,8 +43,7 @@ func AllCapabilities() (set Capabilities) {
 	return set
 }
 
-// ParseCapabilities parses names with or without "CAP_", in any case, separated
-// by commas, or "all".
+// ParseCapabilities parses names with or without "CAP_", in any case, separated by commas, or "all".
 func ParseCapabilities(s string) (set Capabilities, err error) {
 	for name := range strings.SplitSeq(s, ",") {
 		name = strings.TrimPrefix(strings.ToLower(strings.TrimSpace(name)), "cap_")

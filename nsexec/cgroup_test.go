@@ -175,7 +175,7 @@ func TestCgroupStays(t *testing.T) {
 	}
 }
 
-// TestCgroupRefused: what is not a cgroup is an error, and so is Inherit.
+// TestCgroupRefused: a directory that is no cgroup is an error, and so is Inherit.
 func TestCgroupRefused(t *testing.T) {
 	leaks(t)
 	f, err := os.Open(t.TempDir())

@@ -21,12 +21,10 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// Cmd is a command to run in a sandbox. The fields down to WaitDelay are those of exec.Cmd and have
-// the same meaning, except for the differences in the package comment. A Cmd cannot be used again
-// after Start.
+// Cmd is a command to run in a sandbox. The fields down to WaitDelay are those of exec.Cmd and have the same meaning,
+// except for the differences in the package comment. A Cmd cannot be used again after Start.
 type Cmd struct {
-	// Path is the program, in the sandbox. Without a slash it is looked up there
-	// along PATH.
+	// Path is the program, in the sandbox. Without a slash it is looked up there along PATH.
 	Path string
 	// Args are the arguments, beginning with the name of the command. Empty: only Path.
 	Args []string
@@ -55,8 +53,7 @@ type Cmd struct {
 	ProcessState *os.ProcessState
 	// Err is an error from before Start; Start returns it. Nil: none.
 	Err error
-	// Cancel is called when the context of CommandContext ends. Nil, for
-	// CommandContext: Process.Kill.
+	// Cancel is called when the context of CommandContext ends. Nil, for CommandContext: Process.Kill.
 	Cancel func() error
 	// WaitDelay limits how long Wait waits after the context has ended, or for
 	// pipes that others keep open. Zero: no limit.
@@ -69,8 +66,7 @@ type Cmd struct {
 	// UIDMap and GIDMap say which ids exist in the user namespace. Nil: the
 	// caller's own, and for root all that it has.
 	UIDMap, GIDMap []IDMap
-	// Credential are the command's user and group ids, as numbered in the sandbox. Nil: the
-	// caller's.
+	// Credential are the command's user and group ids, as numbered in the sandbox. Nil: the caller's.
 	Credential *Credential
 	// Hostname is the name of the host in a new UTS namespace. Empty: the caller's.
 	Hostname string
@@ -82,16 +78,14 @@ type Cmd struct {
 	Seccomp []Filter
 	// Rlimits are resource limits, see setrlimit(2). Nil: the caller's.
 	Rlimits []Rlimit
-	// Umask of the command. Nil: the caller's (for an embedding program, as it was
-	// when the launcher was started).
+	// Umask of the command. Nil: the caller's (for an embedding program, as it was when the launcher was started).
 	Umask *int
 	// NewSession always gives the command a session of its own, without a terminal (setsid(2)).
 	// False: it gets one only if none of its three standard descriptors is a terminal; otherwise
 	// Ctrl-C and job control work as for any other command.
 	NewSession bool
-	// Background lets processes that the command leaves running continue, and ends nothing with the
-	// caller; Wait returns when the command has ended. False: everything ends with the command, and
-	// with the caller.
+	// Background lets processes that the command leaves running continue, and ends nothing with the caller; Wait
+	// returns when the command has ended. False: everything ends with the command, and with the caller.
 	Background bool
 	// Cgroup is an open directory of a cgroup v2 hierarchy. The sandbox is created in this cgroup
 	// (CLONE_INTO_CGROUP) and executes nothing outside it. It is the root of a new cgroup
@@ -216,8 +210,7 @@ func (c *Cmd) Output() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// CombinedOutput runs the command and returns its standard output and standard
-// error together.
+// CombinedOutput runs the command and returns its standard output and standard error together.
 func (c *Cmd) CombinedOutput() ([]byte, error) {
 	if c.Stdout != nil || c.Stderr != nil {
 		return nil, &Error{Op: "start", Path: c.Path, Err: errors.New("Stdout or Stderr already set")}

@@ -13,8 +13,7 @@ import (
 	"github.com/nsrun/nsrun/internal/prog"
 )
 
-// Error says that a sandbox could not be set up, and the command was not
-// executed.
+// Error says that a sandbox could not be set up, and the command was not executed.
 type Error struct {
 	Op   Step
 	Path string // what it was about: a path, or the name of something else
@@ -40,8 +39,8 @@ type Step string
 
 // The steps that have constants.
 const (
-	StepLauncher Step = "launcher" // what starts sandboxes was not there
-	StepClone    Step = "clone"    // namespaces and the first process were not made
+	StepLauncher Step = "launcher" // the launcher did not start
+	StepClone    Step = "clone"    // the first process and its namespaces could not be made
 	StepUIDMap   Step = "uid map"
 	StepGIDMap   Step = "gid map"
 	StepJoin     Step = "join" // Path says which namespace

@@ -96,7 +96,7 @@ func ExampleCmd_Start() {
 	// exit status 7
 }
 
-// What the sandbox could not do is told from what the command did.
+// Failures of the sandbox and of the command can be distinguished.
 func ExampleError() {
 	run := func(name string, arg ...string) {
 		cmd := nsexec.Command(name, arg...)

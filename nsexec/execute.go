@@ -163,8 +163,7 @@ func hideAbstract(b *prog.Builder) {
 	b.Close(rules)
 }
 
-// signalMask is the mask of blocked signals that the command inherits: the
-// calling thread's.
+// signalMask is the mask of blocked signals that the command inherits: the calling thread's.
 func (c *Cmd) signalMask() uint64 {
 	var set unix.Sigset_t
 	if unix.PthreadSigmask(unix.SIG_SETMASK, nil, &set) != nil {

@@ -41,9 +41,7 @@ type beginning struct {
 }
 
 // common reports whether the sandbox can be made before it is wanted.
-func (p *beginning) common() bool {
-	return p.created == nil && !p.later && !p.joins()
-}
+func (p *beginning) common() bool { return p.created == nil && !p.later && !p.joins() }
 
 func (c *Cmd) beginning() *beginning {
 	p := beginning{

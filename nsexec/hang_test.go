@@ -36,7 +36,7 @@ func hungMount(t *testing.T, classic bool) {
 		testenv.Skip(t, "fuse", err.Error())
 	}
 	defer func() {
-		_ = unix.Close(dev) // whoever still waits gets ENOTCONN
+		_ = unix.Close(dev) // a process that still waits gets ENOTCONN
 		_ = unix.Unmount(dir, unix.MNT_DETACH)
 	}()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -104,7 +104,7 @@ func helpChrooted(args []string) int {
 }
 
 // helpClimb says what it finds: the file /inside, and, once it left its root
-// directory as whoever has CAP_SYS_CHROOT can, the file that the argument names.
+// directory as a process with CAP_SYS_CHROOT can, the file that the argument names.
 func helpClimb(args []string) int {
 	_, err := os.Stat("/inside")
 	if err == nil {

@@ -297,7 +297,7 @@ func TestSession(t *testing.T) {
 	check(t, shell(script), "1 1 1")
 	c := shell(script)
 	sandbox.Of(c).SameSession = true
-	check(t, c, "1 0 0") // of the caller: not to be seen from here
+	check(t, c, "1 0 0") // of the caller: not visible from here
 	c = shell(script)
 	sandbox.Of(c).SameSession, c.NewSession = true, true
 	check(t, c, "1 1 1")

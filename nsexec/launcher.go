@@ -71,8 +71,7 @@ var parent = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
-// clone asks the launcher to run a first Program in a clone, with its
-// descriptors, starting the launcher if need be.
+// clone asks the launcher to run a first Program in a clone, with its descriptors, starting the launcher if need be.
 func (l *launcher) clone(ctx context.Context, block []byte, fds []int) error {
 	if err := l.mu.take(ctx); err != nil {
 		return &Error{Op: "start", Err: err}
@@ -414,9 +413,7 @@ func mapHelper(ctx context.Context, name string, pid int, data string) error {
 }
 
 // oneLine is an id map for messages.
-func oneLine(m string) string {
-	return strings.ReplaceAll(strings.TrimSuffix(m, "\n"), "\n", ", ")
-}
+func oneLine(m string) string { return strings.ReplaceAll(strings.TrimSuffix(m, "\n"), "\n", ", ") }
 
 // underlying is the errno in an error of package os.
 func underlying(err error) error {

@@ -327,7 +327,7 @@ func TestKilledSpare(t *testing.T) {
 	}
 }
 
-// TestShutdown: it ends what waits, leaves what runs, and all begins anew.
+// TestShutdown: it ends the waiting sandboxes, leaves running ones, and the next Start works.
 func TestShutdown(t *testing.T) {
 	leaks(t)
 	nsexec.Shutdown()

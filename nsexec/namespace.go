@@ -4,6 +4,7 @@ package nsexec
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,8 +16,7 @@ import (
 // Namespace is a set of namespaces, see namespaces(7). The zero value is empty.
 type Namespace uint32
 
-// The namespaces a command can share with the caller. The mount namespace is
-// always new.
+// The namespaces a command can share with the caller. The mount namespace is always new.
 const (
 	User Namespace = 1 << iota
 	PID
@@ -90,9 +90,7 @@ func mapIDs(uid, gid []IDMap) idMaps {
 	return m
 }
 
-func single(m []IDMap, id uint32) bool {
-	return len(m) == 1 && m[0].Count == 1 && m[0].Outside == id
-}
+func single(m []IDMap, id uint32) bool { return len(m) == 1 && m[0].Count == 1 && m[0].Outside == id }
 
 func identity(privileged bool, id uint32, name string) []IDMap {
 	own := []IDMap{{id, id, 1}}
@@ -119,18 +117,12 @@ func identity(privileged bool, id uint32, name string) []IDMap {
 	return m
 }
 
-// haveCaps reports whether the calling thread has all of these capabilities in
-// effect.
+// haveCaps reports whether the calling thread has all of these capabilities in effect.
 func haveCaps(caps ...int) bool {
 	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if unix.Capget(&hdr, &data[0]) != nil {
 		return false
 	}
-	for _, c := range caps {
-		if data[c/32].Effective&(1<<(c%32)) == 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(caps, func(c int) bool { return data[c/32].Effective&(1<<(c%32)) == 0 })
 }

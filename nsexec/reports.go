@@ -52,8 +52,7 @@ func (s *clone) exit() (ws syscall.WaitStatus, ok bool) {
 	}
 }
 
-// await reads reports until the command was executed, or something failed; then
-// the sandbox is gone.
+// await reads reports until the command was executed, or something failed; then the sandbox is gone.
 func (s *clone) await(second *prog.Program, c *Cmd) (err error) {
 	if c.ctx != nil && c.ctx.Done() != nil {
 		// A mount may hang, and then nobody can wait for the sandbox.
@@ -146,8 +145,7 @@ func (s *clone) ended(c *Cmd, err error, killed bool) error {
 	return &Error{Op: "start", Path: c.Path, Err: err}
 }
 
-// awaitPid reads the process id, if it is not known yet: another process reports it,
-// or the clone's first byte tells.
+// awaitPid reads the process id, if it is not known yet: another process reports it, or the clone's first byte tells.
 func (s *clone) awaitPid() error {
 	if s.pid > 0 {
 		return nil

@@ -295,8 +295,7 @@ func (c *Cmd) fork(b *prog.Builder) {
 	}
 }
 
-// dieWithParent adds what ends the sandbox when its parent ends; status is the
-// number of the status pipe.
+// dieWithParent adds what ends the sandbox when its parent ends; status is the number of the status pipe.
 func dieWithParent(b *prog.Builder, status int) { endWithParent(b, status, int(unix.SIGKILL)) }
 
 // endWithParent is dieWithParent with another signal.

@@ -133,7 +133,7 @@ func TestStartErrors(t *testing.T) {
 	})
 }
 
-// TestForeignIDs: an ordinary user cannot map what is not its own.
+// TestForeignIDs: an ordinary user cannot map the ids of others.
 func TestForeignIDs(t *testing.T) {
 	testenv.NeedUser(t)
 	leaks(t)

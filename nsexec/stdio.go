@@ -142,8 +142,7 @@ func sameWriter(a, b io.Writer) (same bool) {
 	return a == b
 }
 
-// null is /dev/null, opened once. Not with os.OpenFile, which asks the poller
-// whether it can wait for it.
+// null is /dev/null, opened once. Not with os.OpenFile, which asks the poller whether it can wait for it.
 func (c *Cmd) null() (*os.File, error) {
 	if c.devNull == nil {
 		fd, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)

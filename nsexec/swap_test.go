@@ -29,7 +29,7 @@ func isDir(name string) bool {
 	return err == nil && fi.IsDir()
 }
 
-// starts starts sandboxes, as many as it is told and on while more says so.
+// starts starts runs sandboxes, and then more as long as more returns true.
 // attempt makes the i-th, fine looks at what it said.
 func starts(t *testing.T, runs int, attempt func(i int) *nsexec.Cmd, fine func(i int, out string) error, more func(started, refused int) bool) (started, refused int) {
 	t.Helper()

@@ -59,7 +59,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// TestInterruptEnds: without a handler the command ends, and its end is told.
+// TestInterruptEnds: without a handler the command ends, and Wait reports the signal.
 func TestInterruptEnds(t *testing.T) {
 	leaks(t)
 	term, c := atTerminal(t, "plain", `echo "<ready>"; exec sleep 1000`)

@@ -176,7 +176,7 @@ func TestAttack27Whiteout(t *testing.T) {
 			if text := head(p); !strings.HasSuffix(tt.swap, ".. d") && text != "secret" {
 				t.Errorf("the control read %q", text)
 			}
-			// Links are changes, or in the way; they are never gone through.
+			// Links are changes or obstacles; they are never followed.
 			hasty(t, "a commit", func() {
 				if texts := readAll(s); slices.Contains(texts, "secret") {
 					t.Error("a file of somebody else's was read")
@@ -666,7 +666,7 @@ func TestAttack33Many(t *testing.T) {
 	}
 }
 
-// TestAttack34SetUserID: files that give rights to whoever runs them are not committed unless that was asked for:
+// TestAttack34SetUserID: files that give rights to their users are not committed unless that was asked for:
 // setuid, setgid, capabilities; made in the sandbox, or copied up from the project (CVE-2023-0386 and its relatives).
 func TestAttack34SetUserID(t *testing.T) {
 	testenv.Leaks(t)

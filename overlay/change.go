@@ -35,8 +35,7 @@ type Change struct {
 	Root string // the root, absolute
 	Path string // relative to Root, with slashes; "." is the root itself
 
-	// Mode is the type and mode of the session's object; for Deleted, of the
-	// project's.
+	// Mode is the type and mode of the session's object; for Deleted, of the project's.
 	Mode fs.FileMode
 
 	// Size is the length of a regular file in bytes: of the session's, for Deleted of
@@ -78,9 +77,8 @@ func (c Change) Later() string {
 	return "runs later: " + c.Runs
 }
 
-// String returns one line such as "M package.json", "A node_modules/" or
-// "D old.txt". A name with control characters, or anything else that could be
-// mistaken on a terminal, is written as a quoted Go string.
+// String returns one line such as "M package.json", "A node_modules/" or "D old.txt". A name with control characters,
+// or anything else that could be mistaken on a terminal, is written as a quoted Go string.
 func (c Change) String() string {
 	path := c.Path
 	if c.Mode.IsDir() {

@@ -19,9 +19,8 @@ type walkOptions struct {
 	again bool
 }
 
-// Changes yields what differs between the session and the project now: root
-// after root, within a root in path order, where a directory comes before what
-// is in it and names are compared by their bytes. A deleted directory is one
+// Changes yields what differs between the session and the project now: root after root, within a root in path order,
+// where a directory comes before what is in it and names are compared by their bytes. A deleted directory is one
 // Change; a new one is a Change, and so is everything in it.
 //
 // If something cannot be read, Changes yields an error with a zero Change, and the walk goes on.
@@ -43,9 +42,8 @@ func (s *Session) Changes() iter.Seq2[Change, error] {
 	}
 }
 
-// Retimed returns how many files differ only in their modification time, as the last complete walk
-// of Changes found. Such a difference is not a change, but a commit applies it. Zero: there was no
-// walk, or no such file.
+// Retimed returns how many files differ only in their modification time, as the last complete walk of Changes found.
+// Such a difference is not a change, but a commit applies it. Zero: there was no walk, or no such file.
 func (s *Session) Retimed() int { return int(s.retimed.Load()) }
 
 func (s *Session) nodes(o walkOptions) iter.Seq2[node, error] {

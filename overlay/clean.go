@@ -2,8 +2,7 @@ package overlay
 
 import "time"
 
-// Retention is how long a committed or discarded session stays, and can be undone, unless
-// CleanOptions say otherwise.
+// Retention is how long a committed or discarded session stays, and can be undone, unless CleanOptions say otherwise.
 const Retention = 7 * 24 * time.Hour
 
 // CleanOptions say what Clean removes. The zero value removes what nobody misses: sessions that

@@ -13,8 +13,7 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
-// resolveConflicts looks for changes that were made in the project, and does about
-// them what was asked for.
+// resolveConflicts looks for changes that were made in the project, and does about them what was asked for.
 func (c *commit) resolveConflicts(ctx context.Context) error {
 	c.lookUpChoices()
 	var list []Conflict
@@ -94,8 +93,7 @@ func (c *commit) resolveConflicts(ctx context.Context) error {
 	return nil
 }
 
-// conflictsOf returns what the project's owner did to an object that the session
-// changed.
+// conflictsOf returns what the project's owner did to an object that the session changed.
 func (c *commit) conflictsOf(n *node) (list []Conflict) {
 	add := func(p, why string, low tree.Stat, hasLow bool) {
 		k := Conflict{Root: n.Root, Path: p, Why: why, Kind: n.Kind}
@@ -116,9 +114,8 @@ func (c *commit) conflictsOf(n *node) (list []Conflict) {
 			add(n.Path, tx.WhyGone, tree.Stat{}, false)
 		}
 	case n.Path == ".":
-		// The ctime of a root changes with every file made in it, and what it was
-		// like is known. What could not be copied onto the upper directory cannot be
-		// compared.
+		// The ctime of a root changes with every file made in it, and what it was like is known. What could not
+		// be copied onto the upper directory cannot be compared.
 		if n.Low.Perm() != l.Base.Mode && !n.TimeOnly {
 			add(".", tx.WhyChanged, n.Low, true)
 		}
@@ -166,8 +163,7 @@ func (c *commit) removed(n *node) bool {
 	}
 }
 
-// bothMade reports whether the project had nothing at a place when the command had ended that made
-// something there.
+// bothMade reports whether the project had nothing at a place when the command had ended that made something there.
 func (c *commit) bothMade(n *node) bool {
 	at := store.Place{Root: n.root, Path: n.Path}
 	if _, ok := c.entry(at); ok || !c.account || n.Origin || !n.HasUp {
@@ -183,8 +179,7 @@ func (c *commit) bothMade(n *node) bool {
 	return err == nil && !merged
 }
 
-// merge makes one text of both versions of a file; why says what prevented that without deciding
-// for one of them.
+// merge makes one text of both versions of a file; why says what prevented that without deciding for one of them.
 func (c *commit) merge(n *node) (why, err error) {
 	if !n.HasUp || !n.HasLow || !n.Up.IsReg() || !n.Low.IsReg() || n.Up.Size > mergeMost || n.Low.Size > mergeMost {
 		return ErrNotText, nil

@@ -723,7 +723,7 @@ func (sum *tally) report(t *testing.T, tr *trial, calls int) {
 		return
 	}
 	slices.SortFunc(sum.findings, func(a, b finding) int { return a.plan.At - b.plan.At })
-	// What is wrong in the same way is told once.
+	// The same mistake is reported once.
 	like := map[string][]finding{}
 	var kinds []string
 	for _, f := range sum.findings {

@@ -48,7 +48,7 @@ var deeds = []struct {
 	{"undo plainly", []deed{{Do: "commit"}}, deed{Do: "undo", Plain: true, Each: true}, []deed{{Do: "commit"}}},
 }
 
-// TestCrashControl: that something is broken is found, and what is not is not.
+// TestCrashControl: the tests find what is broken, and nothing else.
 func TestCrashControl(t *testing.T) {
 	testenv.Leaks(t)
 	dir := memory(t)

@@ -5,8 +5,7 @@ import (
 	"strconv"
 )
 
-// An Engine is a way to keep writes apart from the project. The zero Engine means that one is
-// chosen.
+// An Engine is a way to keep writes apart from the project. The zero Engine means that one is chosen.
 type Engine uint8
 
 // The engines, in the order of preference.

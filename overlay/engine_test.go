@@ -195,7 +195,7 @@ func TestStoredSessionOpens(t *testing.T) {
 	}
 }
 
-// What was in memory when the program was killed is gone, and that is said.
+// What was in memory when the program was killed is lost, and an error says so.
 func TestLostSession(t *testing.T) {
 	wantLost(t, createWith(t, EngineTmpfs, project(t, `echo a > f`)))
 }
@@ -308,7 +308,7 @@ func TestMarksInCopy(t *testing.T) {
 	commitAll(t, s)
 }
 
-// A path of the project that is too long cannot be copied, and that is said before the command runs.
+// A path of the project that is too long cannot be copied; the error comes before the command runs.
 func TestLongPathToCopy(t *testing.T) {
 	root := project(t, `d=$(printf %0200d 0); p=$d; while [ ${#p} -lt 3968 ]; do p=$p/$d; done; mkdir -p $p`)
 	s, err := Create(Options{Roots: []string{root}, Dir: filepath.Join(tempDir(t), "state"), Engine: EngineCopy})

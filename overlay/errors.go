@@ -77,8 +77,7 @@ var (
 	// ErrEnded is wrapped if a session has no more changes, because they were committed or discarded.
 	ErrEnded = errors.New("the session's changes were committed or discarded already")
 
-	// ErrReadOnly is what Commit and Discard wrap for a session that was opened
-	// with OpenReadOnly.
+	// ErrReadOnly is what Commit and Discard wrap for a session that was opened with OpenReadOnly.
 	ErrReadOnly = errors.New("the session was opened for reading only")
 
 	// ErrNoChange is what Commit wraps if nothing changed at a path.
@@ -135,8 +134,7 @@ type Version struct {
 	ModTime time.Time
 }
 
-// ConflictError lists the paths that the project's owner changed since the
-// session began. Nothing was committed.
+// ConflictError lists the paths that the project's owner changed since the session began. Nothing was committed.
 type ConflictError struct {
 	Conflicts []Conflict // in path order, never empty
 }

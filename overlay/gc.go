@@ -285,9 +285,7 @@ func (c *cleaner) expired(d *tree.Handle, found *Cleaned, named bool) (bool, err
 }
 
 // older reports whether t is at least d ago. A negative d is always reached.
-func (c *cleaner) older(t time.Time, d time.Duration) bool {
-	return d < 0 || c.now.Sub(t) >= d
-}
+func (c *cleaner) older(t time.Time, d time.Duration) bool { return d < 0 || c.now.Sub(t) >= d }
 
 // A heldError is an ErrBuiltOn.
 type heldError struct{}

@@ -112,7 +112,7 @@ func newHeap(t *testing.T) heap {
 			age(dir)
 		}
 	}
-	// These are no business of ours.
+	// These do not belong to sessions.
 	testenv.Tree(t, h.dir, "notes", ".hidden/x", "20200101T000000Z/")
 	return h
 }

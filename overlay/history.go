@@ -14,9 +14,8 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
-// Committed returns the changes that the session's commits made to the project, except commits that
-// were undone: root after root, in path order. It reads the journals; the project may have changed
-// since.
+// Committed returns the changes that the session's commits made to the project, except commits that were undone: root
+// after root, in path order. It reads the journals; the project may have changed since.
 func (s *Session) Committed() ([]Change, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,9 +77,8 @@ func changesDone(j *tx.Journal, roots []Root) (list []Change) {
 	return slices.Clip(list)
 }
 
-// Aside returns the directories in which the session keeps files that somebody else had changed in
-// the project when a commit was undone by force, or rolled back after a crash. Clean does not
-// remove such sessions unless they are named.
+// Aside returns the directories in which the session keeps files that somebody else had changed in the project when a
+// commit was undone by force, or rolled back after a crash. Clean does not remove such sessions unless they are named.
 func (s *Session) Aside() ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

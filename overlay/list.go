@@ -16,10 +16,9 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// List yields the sessions of the state directory dir, the oldest first. An
-// empty dir means DefaultDir; one that does not exist holds no sessions. A
-// session that cannot be read is yielded with an error, and with the ID and Dir
-// of its Info set; the sessions after it follow.
+// List yields the sessions of the state directory dir, the oldest first. An empty dir means DefaultDir; one that does
+// not exist holds no sessions. A session that cannot be read is yielded with an error, and with the ID and Dir of its
+// Info set; the sessions after it follow.
 func List(dir string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		statePath, state, err := openStateDir(dir, false)

@@ -10,10 +10,9 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/store"
 )
 
-// Open opens a session of the state directory dir and locks it until Close. If somebody else holds
-// it, the error wraps ErrBusy. An empty dir means DefaultDir. The id may be shortened at either
-// end, down to four characters of its random part, as long as it is unique; "last" is the newest
-// session.
+// Open opens a session of the state directory dir and locks it until Close. If somebody else holds it, the error wraps
+// ErrBusy. An empty dir means DefaultDir. The id may be shortened at either end, down to four characters of its random
+// part, as long as it is unique; "last" is the newest session.
 func Open(dir, id string) (*Session, error) { return open(dir, id, false) }
 
 // OpenReadOnly opens a session like Open, but does not lock it, so that a session in use can be

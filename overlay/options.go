@@ -27,9 +27,8 @@ type CommitOptions struct {
 	// Prefer decides conflicts. Zero: Refuse.
 	Prefer Preference
 
-	// Choices decide conflicts at some paths in another way. If several match a path, the last one
-	// decides. If one matches neither a change nor a conflict, the error is ErrNoChange. Nil:
-	// Prefer decides all.
+	// Choices decide conflicts at some paths in another way. If several match a path, the last one decides. If one
+	// matches neither a change nor a conflict, the error is ErrNoChange. Nil: Prefer decides all.
 	Choices []Choice
 
 	// AllowSpecial also commits setuid and setgid files, files with capabilities, device nodes, and
@@ -40,9 +39,8 @@ type CommitOptions struct {
 	// It is for commits that nobody looks at. False: see AllowSpecial.
 	HoldSpecial bool
 
-	// AllowExec also commits files that run later (Change.Runs). False: they are held back, and
-	// stay in the session, except those that Paths names exactly, not by a pattern or a directory
-	// above.
+	// AllowExec also commits files that run later (Change.Runs). False: they are held back, and stay in the
+	// session, except those that Paths names exactly, not by a pattern or a directory above.
 	AllowExec bool
 
 	// Progress is called now and then, from one goroutine. Nil: it is not.

@@ -23,9 +23,8 @@ type Recovered struct {
 	What string // such as "a commit was taken back"; empty: nothing had to be done
 }
 
-// Recover finishes or rolls back interrupted operations in all sessions of the state directory dir.
-// An empty dir means DefaultDir. It skips sessions that are in use. Create, Open and List do this
-// as well; Recover also reports it.
+// Recover finishes or rolls back interrupted operations in all sessions of the state directory dir. An empty dir means
+// DefaultDir. It skips sessions that are in use. Create, Open and List do this as well; Recover also reports it.
 //
 // An error is about the session of the Recovered that it comes with; the next call tries again.
 func Recover(dir string) iter.Seq2[Recovered, error] {

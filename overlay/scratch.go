@@ -72,8 +72,7 @@ func (s *Session) ClearScratch() (err error) {
 	return nil
 }
 
-// DropScratch removes what was written to scratch overlays (see Scratch). None of them may be in
-// use.
+// DropScratch removes what was written to scratch overlays (see Scratch). None of them may be in use.
 func (s *Session) DropScratch() error {
 	s.work.Lock()
 	defer s.work.Unlock()

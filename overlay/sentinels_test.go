@@ -9,7 +9,7 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// TestSentinels: what stands in the way of a session is known by its error's value.
+// TestSentinels: errors.Is tells why a session cannot be used.
 func TestSentinels(t *testing.T) {
 	testenv.Leaks(t)
 	root := project(t, `printf 1 > f`)

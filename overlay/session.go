@@ -26,9 +26,8 @@ type Root struct {
 	Work  string // overlayfs' own
 }
 
-// A Session is one overlay over one or more roots. It holds the session's lock
-// until it is closed. Its methods may be called from several goroutines.
-// The zero Session is not usable; make one with Create or Open.
+// A Session is one overlay over one or more roots. It holds the session's lock until it is closed. Its methods may be
+// called from several goroutines. The zero Session is not usable; make one with Create or Open.
 type Session struct {
 	id, path string
 	readOnly bool
@@ -104,8 +103,7 @@ func (s *Session) name(id, statePath string) {
 	}
 }
 
-// rootList returns the roots with the paths at which a sandbox finds the session. The caller
-// holds s.mu or s.work.
+// rootList returns the roots with the paths at which a sandbox finds the session. The caller holds s.mu or s.work.
 func (s *Session) rootList() []Root {
 	area, list := s.areaPath(), slices.Clone(s.roots)
 	for i := range list {
@@ -172,8 +170,7 @@ func (u unmount) await(ctx context.Context) error {
 	}
 }
 
-// Close releases the session's lock and descriptors. Its changes stay. Closing
-// again does nothing.
+// Close releases the session's lock and descriptors. Its changes stay. Closing again does nothing.
 func (s *Session) Close() error {
 	s.work.Lock()
 	defer s.work.Unlock()

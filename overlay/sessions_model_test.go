@@ -30,7 +30,7 @@ const (
 	modelFiles    = 6 // of a worker, in a project
 	modelSessions = 5 // of a worker, that are kept
 	modelHot      = 2
-	modelTrace    = 40 // how many steps are told of where one went wrong
+	modelTrace    = 40 // how many steps a failure shows
 )
 
 // A past is what a worker knows of one of its sessions.

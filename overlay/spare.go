@@ -23,8 +23,7 @@ type Spare struct {
 	ready            bool
 }
 
-// Retire discards and closes the session, like Remove, but leaves the slow part to Spare.Ready or
-// Spare.Remove.
+// Retire discards and closes the session, like Remove, but leaves the slow part to Spare.Ready or Spare.Remove.
 func (s *Session) Retire() (*Spare, error) {
 	s.work.Lock()
 	defer s.work.Unlock()
@@ -40,8 +39,7 @@ func (s *Session) Retire() (*Spare, error) {
 	return sp, nil
 }
 
-// Ready reports whether the next session can use it: the session was a plain one, and nothing at
-// all was written to it.
+// Ready reports whether the next session can use it: the session was a plain one, and nothing at all was written to it.
 func (sp *Spare) Ready() bool {
 	_ = sp.unmounted.await(context.Background())
 	m := sp.meta

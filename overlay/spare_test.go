@@ -26,7 +26,7 @@ func entries(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// TestSpare: a session that uses what another one left is like one that was made anew.
+// TestSpare: a session that reuses the directories of another one is like a new one.
 func TestSpare(t *testing.T) {
 	dir := testenv.Dir(t)
 	testenv.Tree(t, dir, "p/file: x", "cache/", "state/")

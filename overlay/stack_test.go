@@ -51,7 +51,7 @@ func TestStack(t *testing.T) {
 	saw3 := sandbox(t, three, `echo three > d/f; rm -r o`)
 	wantChanges(t, three, "M d/f", "D o/")
 
-	// What is below stays as it is for as long as something stands on it.
+	// A session does not change as long as another one is based on it.
 	if err := three.Commit(t.Context()); err == nil || !strings.Contains(err.Error(), "commit that first") {
 		t.Errorf("commit of the topmost: %v", err)
 	}

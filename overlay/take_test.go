@@ -101,7 +101,7 @@ func TestTaken(t *testing.T) {
 }
 
 // TestTakenApart: a commit of a part copies files instead of moving them, because commands may still run over the rest.
-// So does a commit of a session that another one stands on.
+// So does a commit of a session that another one is based on.
 func TestTakenApart(t *testing.T) {
 	testenv.Leaks(t)
 	s, root, wrote := takeScene(t)

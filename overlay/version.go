@@ -45,9 +45,8 @@ func (s *Session) Mode(c Change, side Side) (fs.FileMode, error) {
 	return st.FileMode(), nil
 }
 
-// Removed reports whether the session has removed the project's object at the path of c. It uses
-// only Root and Path of c. It does not look into a directory that the session removed and created
-// again.
+// Removed reports whether the session has removed the project's object at the path of c. It uses only Root and Path of
+// c. It does not look into a directory that the session removed and created again.
 func (s *Session) Removed(c Change) (bool, error) {
 	top, err := s.side(c, After)
 	if err != nil {
@@ -137,8 +136,7 @@ func (s *Session) side(c Change, side Side) (tree.Tree, error) {
 	return nil, &Error{Op: "open", Path: c.Root, Err: fs.ErrNotExist}
 }
 
-// version opens the directory that holds one version of what changed. Its tree is
-// closed with it.
+// version opens the directory that holds one version of what changed. Its tree is closed with it.
 func (s *Session) version(c Change, side Side) (d *versionDir, name string, st tree.Stat, err error) {
 	top, err := s.side(c, side)
 	if err != nil {

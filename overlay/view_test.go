@@ -183,7 +183,7 @@ func (o object) what() string {
 
 func stamp(ns int64) string { return fmt.Sprintf("%d.%09d", ns/1e9, ns%1e9) }
 
-// String is a line per object, in path order, in which everything is told.
+// String has a line for each object, in path order, with all that is known of it.
 func (v view) String() string {
 	var b strings.Builder
 	for _, k := range slices.SortedFunc(maps.Keys(v), paths.Compare) {
@@ -209,7 +209,7 @@ type compared struct {
 	linked func(key string) bool
 }
 
-// differences lists what is not the same, a line each; empty: nothing.
+// differences lists what differs, a line each; empty: nothing.
 func (c compared) differences() []string {
 	var list []string
 	say := func(key, format string, args ...any) {

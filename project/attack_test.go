@@ -277,7 +277,7 @@ func TestHalfABackup(t *testing.T) {
 	}
 }
 
-// TestBackupCannotBeMade: it is said, and what can be recorded is.
+// TestBackupCannotBeMade: the failure is reported, and everything else is recorded.
 func TestBackupCannotBeMade(t *testing.T) {
 	p := newPlace(t)
 	p.tree("a: one", "b: two")

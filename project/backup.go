@@ -25,8 +25,7 @@ const (
 
 	dateLayout = "06-01-02"
 
-	// nameMost is how long a name of ours is at most, in bytes: encrypting file systems
-	// take no more than 143.
+	// nameMost is how long a name of ours is at most, in bytes: encrypting file systems take no more than 143.
 	nameMost = 140
 )
 
@@ -40,9 +39,8 @@ func backupName(id uint64, date, path string) string {
 	return fitName(strconv.FormatUint(id, 10)+"-"+date+"-", filepath.Base(path))
 }
 
-// fitName puts a prefix and the end of a name that somebody else chose together: without
-// what a terminal would act on, and not too long. The prefix tells such names apart, so
-// what gets lost here matters to nobody but readers.
+// fitName puts a prefix and the end of a name that somebody else chose together: without what a terminal would act on,
+// and not too long. The prefix tells such names apart, so what gets lost here matters to nobody but readers.
 func fitName(prefix, base string) string {
 	base = strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
@@ -81,8 +79,7 @@ func isBefore(name string) bool {
 	return ok && err == nil && digits == strconv.FormatUint(n, 10) && rest != "" && len(name) <= nameMost && !strings.ContainsAny(name, "/\x00")
 }
 
-// A vault is a directory in which copies appear when they are complete, and on disk. Until
-// flush they have no names.
+// A vault is a directory in which copies appear when they are complete, and on disk. Until flush they have no names.
 type vault struct {
 	d       *dir
 	waiting []waiting

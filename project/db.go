@@ -20,8 +20,7 @@ import (
 
 const dbName = "registry.db"
 
-// view calls fn with a read transaction. If there is no database yet, it does not call
-// fn.
+// view calls fn with a read transaction. If there is no database yet, it does not call fn.
 func (r *Registry) view(fn func(*bbolt.Tx) error) error {
 	if err := r.mergeForReading(); err != nil {
 		return err
@@ -217,9 +216,8 @@ func isAt(d *dir, name string, f *os.File) (bool, error) {
 	return st.Dev == have.Dev && st.Ino == have.Ino, err
 }
 
-// lock takes a lock on f (flock(2)). It tries again until the time is over, because a
-// blocking call cannot be given up. bbolt itself tries every 50 ms, which is longer than
-// a hundred transactions.
+// lock takes a lock on f (flock(2)). It tries again until the time is over, because a blocking call cannot be given up.
+// bbolt itself tries every 50 ms, which is longer than a hundred transactions.
 func lock(f *os.File, how int, end time.Time) error {
 	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 2*time.Millisecond) {
 		err := sys.Retry(func() error { return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) })

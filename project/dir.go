@@ -15,8 +15,7 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// A dir is a directory that is held open. All that is in it is reached through the
-// descriptor, without following links.
+// A dir is a directory that is held open. All that is in it is reached through the descriptor, without following links.
 type dir struct {
 	fd   sys.FD
 	path string // for messages, and for what is recorded

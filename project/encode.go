@@ -18,8 +18,7 @@ import (
 // What is stored, as JSON. The public types are apart: they may change, this may only
 // grow. Times are nanoseconds since 1970, zero for none.
 
-// text is a string that need not be UTF-8, as names of files are not: one that is not
-// becomes an array of its bytes.
+// text is a string that need not be UTF-8, as names of files are not: one that is not becomes an array of its bytes.
 type text string
 
 func (t text) MarshalJSON() ([]byte, error) {

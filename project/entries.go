@@ -43,8 +43,7 @@ const (
 
 // A Filter selects executions. The zero Filter selects all.
 type Filter struct {
-	// ID is an execution's id, its end or the beginning of its random part (at least
-	// four characters), or "last".
+	// ID is an execution's id, its end or the beginning of its random part (at least four characters), or "last".
 	ID string
 
 	Session string // whose executions; empty: any

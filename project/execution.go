@@ -26,9 +26,7 @@ func (c Change) isFile() bool  { return c.Kind != Deleted && c.Mode.IsRegular() 
 const idLayout = "20060102T150405.000Z"
 
 // newExecution makes an id. Ids are in order of time, to the millisecond.
-func newExecution(t time.Time) string {
-	return t.UTC().Format(idLayout) + "-" + sys.RandomText(8)
-}
+func newExecution(t time.Time) string { return t.UTC().Format(idLayout) + "-" + sys.RandomText(8) }
 
 // isExecution reports whether newExecution could have made the name, which is also that of a directory.
 func isExecution(name string) bool {

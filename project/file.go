@@ -155,9 +155,8 @@ func (r *Registry) Projects() (list []Root, err error) {
 	return list, err
 }
 
-// Files yields the registered files at and below path, which must be absolute, in the order of
-// paths. An empty path means all files. If a record cannot be read, it yields an error, and goes on
-// with the others.
+// Files yields the registered files at and below path, which must be absolute, in the order of paths. An empty path
+// means all files. If a record cannot be read, it yields an error, and goes on with the others.
 func (r *Registry) Files(path string) iter.Seq2[File, error] {
 	return func(yield func(File, error) bool) {
 		view := r.view

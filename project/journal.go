@@ -18,9 +18,8 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// The journal holds what is not in the database yet. A process appends to it with a shared
-// lock. The process that merges it into the database renames it under an exclusive lock, so
-// that nobody waits for the disk:
+// The journal holds what is not in the database yet. A process appends to it with a shared lock. The process that
+// merges it into the database renames it under an exclusive lock, so that nobody waits for the disk:
 //
 //	registry.journal   lines are appended here
 //	registry.merging   the renamed journal, to which nobody appends any more

@@ -9,7 +9,7 @@ import (
 )
 
 // TestPrepare: what was opened beside a command is what the record is written to, also where the journal was moved into
-// the database between, and a directory that cannot be had is told by the record alone.
+// the database between, and only Record reports a directory that is not available.
 func TestPrepare(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

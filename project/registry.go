@@ -129,12 +129,9 @@ func (r *Registry) Prepare() {
 }
 
 // Flush moves the journal into the database, and returns when that is on disk.
-func (r *Registry) Flush() error {
-	return r.update(nil)
-}
+func (r *Registry) Flush() error { return r.update(nil) }
 
-// directory opens the directory of the database. Without create one that is not there is
-// fs.ErrNotExist.
+// directory opens the directory of the database. Without create one that is not there is fs.ErrNotExist.
 func (r *Registry) directory(create bool) (*dir, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

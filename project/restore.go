@@ -182,8 +182,7 @@ func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Res
 // errMoved is the error of a restoration whose target changed meanwhile.
 var errMoved = errors.New("it changed meanwhile, and nothing was done")
 
-// makeParents opens the directory of path, step by step without following links. It makes
-// missing directories.
+// makeParents opens the directory of path, step by step without following links. It makes missing directories.
 func makeParents(path string) (*dir, error) {
 	fd, err := unix.Open("/", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

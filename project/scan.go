@@ -80,8 +80,7 @@ type scanned struct {
 	mode     uint32
 }
 
-// walk looks at every directory by its path below top, so that a descriptor is enough
-// however deep they are.
+// walk looks at every directory by its path below top, so that a descriptor is enough however deep they are.
 func (s *scan) walk(ctx context.Context, top *dir) error {
 	var at unix.Stat_t
 	if err := unix.Fstat(int(top.fd), &at); err != nil {

@@ -9,8 +9,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// The database, version 2. Numbers in keys are big endian, so that they are in order.
-// Values are JSON (encode.go).
+// The database, version 2. Numbers in keys are big endian, so that they are in order. Values are JSON (encode.go).
 //
 //	meta         version           → number
 //	projects     root              → projectRecord

@@ -27,7 +27,7 @@ var (
 	rounds = flag.Int("rounds", 20, "how many `rounds`")
 )
 
-// takesNsrun are the benchmarks that have to be told of a binary, which they otherwise build each time.
+// takesNsrun are the benchmarks that take the path of a binary, and otherwise build one each time.
 var takesNsrun = []string{"compare", "sessions"}
 
 func main() {

@@ -98,8 +98,7 @@ func check(err error) {
 	}
 }
 
-// asUser builds nsrun where everybody can read it, and runs this program again as
-// an ordinary user.
+// asUser builds nsrun where everybody can read it, and runs this program again as an ordinary user.
 func asUser() {
 	dir, err := os.MkdirTemp("", "nsrun-compare")
 	check(err)

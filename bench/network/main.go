@@ -93,8 +93,7 @@ func check(err error) {
 	}
 }
 
-// place makes a home and a project for a user, with this program in the project, where the
-// sandbox has it.
+// place makes a home and a project for a user, with this program in the project, where the sandbox has it.
 func place(dir string, uid int) (self string, err error) {
 	project := filepath.Join(dir, "project")
 	for _, d := range []string{dir, filepath.Join(dir, "home"), project} {

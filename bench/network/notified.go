@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a broker costs at least: somebody is told of the client's socket(2) and connect(2), looks at nothing, and
+// What a broker costs at least: a process receives the client's socket(2) and connect(2), looks at nothing, and
 // has the kernel do them (seccomp_unotify(2)). No enforcer that works so can be faster than that.
 
 // notified returns what runs a command so.
@@ -106,7 +106,7 @@ func filtered(args []string) error {
 	return unix.Exec(args[0], args, os.Environ())
 }
 
-// proceed has the kernel do what it is told of, until nobody is left.
+// proceed has the kernel carry out each call that it receives, until no caller is left.
 func proceed(l int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

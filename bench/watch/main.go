@@ -163,9 +163,7 @@ func once(top string, way fanotify.Engine) (r run, err error) {
 }
 
 // usage is the CPU time of this process and of those that it has waited for.
-func usage() time.Duration {
-	return usageOf(syscall.RUSAGE_SELF) + usageOf(syscall.RUSAGE_CHILDREN)
-}
+func usage() time.Duration { return usageOf(syscall.RUSAGE_SELF) + usageOf(syscall.RUSAGE_CHILDREN) }
 
 func usageOf(who int) time.Duration {
 	var u syscall.Rusage

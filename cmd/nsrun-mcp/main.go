@@ -1,7 +1,6 @@
 //go:build linux
 
-// The runtime would open files of the cgroup, to find a limit for processors that does
-// not matter here.
+// The runtime would open files of the cgroup, to find a limit for processors that does not matter here.
 //
 //go:debug containermaxprocs=0
 //go:debug updatemaxprocs=0
@@ -9,8 +8,8 @@
 // Nsrun-mcp serves the Model Context Protocol on standard input and output. `nsrun mcp` executes it, and nsrun help mcp
 // explains it; it is a program of its own so that nsrun does not pay for its libraries.
 //
-// tool.go has what models are told, server.go the calls, result.go what a call returns, and approve.go the questions to
-// the user. lines.go and end.go stand between the SDK and what clients send.
+// tool.go has the description for models, server.go the calls, result.go what a call returns, and approve.go the
+// questions to the user. lines.go and end.go stand between the SDK and what clients send.
 package main
 
 import (

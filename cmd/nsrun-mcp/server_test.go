@@ -70,7 +70,7 @@ func TestTool(t *testing.T) {
 	}
 }
 
-// TestSchema: what is said of results has the keys that they have.
+// TestSchema: the schema of results has the keys that they have.
 func TestSchema(t *testing.T) {
 	var schema struct {
 		Properties map[string]struct {
@@ -433,7 +433,7 @@ func TestNetworkIsAskedFor(t *testing.T) {
 			name := version + " " + answer.action
 			var user asked
 			c := p.connect(version, user.options(answer.action, answer.err))
-			// Without the network, nobody is asked, and there is none.
+			// A command that does not ask for the network has none, and no question is asked.
 			if got := c.sh(command); !strings.Contains(got, "exit code: 1") || strings.Contains(got, "hello") {
 				t.Errorf("%s: without the network: %q", name, got)
 			}
@@ -917,7 +917,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestStart: what is wrong with the flags is said before anything is served.
+// TestStart: a mistake in the flags is reported before anything is served.
 func TestStart(t *testing.T) {
 	p := newPlace(t, "file: x")
 	for _, c := range []struct{ line, want string }{

@@ -46,7 +46,7 @@ func TestAbsent(t *testing.T) {
 			l.t.Errorf("%d files have secrets: %s, %v", n, b, err)
 		}
 		l.want(l.sh("cat ~/.ssh/id ~/.netrc; ls -A ~/.ssh", "--ro", "~/.ssh", "--ro", "~/.netrc"), "hushmachine a login b password hushid")
-		// It is told of.
+		// It is reported.
 		if _, out := l.in("p", "why", filepath.Join(l.home, ".netrc")); !strings.Contains(out, "/.netrc is a place of secrets, and hidden") || !strings.Contains(out, "--ro") {
 			l.t.Error(out)
 		}

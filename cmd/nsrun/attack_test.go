@@ -103,7 +103,7 @@ func TestOldrootLink(t *testing.T) {
 	testenv.Tree(t, dir, "ws/", "victim/file: x", "victim/sub/", "src/file: y")
 	ws, victim, src := filepath.Join(dir, "ws"), filepath.Join(dir, "victim"), filepath.Join(dir, "src")
 	for _, d := range []string{victim, victim + "/sub", victim + "/file"} {
-		if err := os.Chmod(d, 0o700|os.FileMode(0o77)); err != nil { // nobody's rights are in the way
+		if err := os.Chmod(d, 0o700|os.FileMode(0o77)); err != nil { // permissions refuse nothing
 			t.Fatal(err)
 		}
 	}
@@ -320,7 +320,7 @@ func TestHostileProc(t *testing.T) {
 			cmd.Dir = filepath.Join(dir, "p")
 			cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home")}
 			got := runs(t, bin, "bwrap", cmd)
-			// As it was asked for, or refused, in words of ours.
+			// As it was asked for, or refused with one of nsrun's own messages.
 			// (The race detector complains first, that it cannot see its own program.)
 			refused := got.status != 0 && (strings.Contains("\n"+got.out, "\nbwrap: ") || strings.Contains("\n"+got.out, "\nnsrun: "))
 			if got.out != c.want && !(refused && (hostile || slices.Contains(c.inner, fake))) {
@@ -331,7 +331,7 @@ func TestHostileProc(t *testing.T) {
 			}
 		}
 	}
-	// Control: whoever trusts a path writes to the attacker's file.
+	// Control: a program that trusts a path writes to the attacker's file.
 	trusting := "unshare -U sh -c 'echo 5 " + fmt.Sprint(os.Getuid()) + " 1 > /proc/self/uid_map; id -u'"
 	cmd := command("--bind", "/", "/", "--dev", "/dev", "--bind", fake, "/proc", "sh", "-c", trusting)
 	if got := runs(t, bin, "bwrap", cmd); got.out != "65534\n" {

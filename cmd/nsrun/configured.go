@@ -28,7 +28,7 @@ func (o *runOptions) query(projects []string) (configfile.Query, error) {
 		if _, ok := errors.AsType[*links.Error](err); ok {
 			return q, &nsrunlib.Error{Op: "use as project", Path: dir, Err: err}
 		}
-		if err == nil { // else it is told of where it is used
+		if err == nil { // else the use of it reports the error
 			q.Projects[i] = real
 		}
 	}

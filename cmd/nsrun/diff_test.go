@@ -176,7 +176,7 @@ func TestPatchAppliesRandom(t *testing.T) {
 		if t.Failed() {
 			t.Fatalf("session %d:\n%s\n%.5000s", i, script, patch)
 		}
-		// What git cannot delete would be in the way of a later session.
+		// Files that git cannot delete would disturb a later session.
 		w.must(t, "p", "", "find", ".", "-type", "p", "-delete")
 		w.must(t, "p", "", "find", ".", "-mindepth", "1", "-type", "d", "-empty", "-delete")
 	}
@@ -196,7 +196,7 @@ func randomChanges(r *rand.Rand) string {
 	}
 	var b strings.Builder
 	b.WriteString("set +e\n") // some paths lead through links to nowhere
-	// What is in the way of a name is removed.
+	// An object that a new name needs to replace is removed.
 	room := func(n string) string {
 		for dir := path.Dir(n); dir != "."; dir = path.Dir(dir) {
 			fmt.Fprintf(&b, "[ -d %s -a ! -L %s ] || rm -f %s\n", q(dir), q(dir), q(dir))

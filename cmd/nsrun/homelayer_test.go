@@ -183,7 +183,7 @@ func TestHomeKeep(t *testing.T) {
 		if entries, err := os.ReadDir(l.home + "/out"); err != nil || len(entries) != 0 {
 			t.Errorf("%v, %v", entries, err)
 		}
-		// By name, and where it is said.
+		// With the path of the very file, and where the link leads is printed.
 		if status, out := l.in("p", "home", "keep", l.home+"/.bashrc"); status != 0 || out != "" {
 			t.Errorf("status %d\n%s", status, out)
 		}

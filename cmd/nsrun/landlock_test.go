@@ -108,7 +108,7 @@ func TestContainer(t *testing.T) {
 	if got := strings.Join(backend(), ", "); got != "landlock, copy, deleted a, added d, added d/b" {
 		t.Errorf("the report: %s", got)
 	}
-	// A session goes on in another command, which finds out anew that there are no namespaces.
+	// A session goes on in another command, which finds out again that there are no namespaces.
 	if got := inContainer(t, bin, dir, containerFilter(), "run", "-q", "--keep", "--", "/bin/sh", "-c", "echo kept >k"); got.status != 0 || !strings.Contains(got.out, "this host allows no namespaces") {
 		t.Errorf("keep: status %d\n%s", got.status, got.out)
 	}

@@ -38,7 +38,7 @@ func newLearning(t *testing.T) *learning {
 	return l
 }
 
-// renew makes the project and what lies beside it anew, as no command has written to it.
+// renew recreates the project and what lies beside it, without the writes of commands.
 func (l *learning) renew(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"p", "host"} {

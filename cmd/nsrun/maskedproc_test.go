@@ -55,7 +55,7 @@ status=$?; kill $v; exit $status`
 			t.Errorf("%s: status %d\n%s%s%v", name, got.status, got.out, b, err)
 		}
 	}
-	// Controls: without a sandbox the process is open, and where nothing is masked it is not to be seen.
+	// Controls: without a sandbox the process is open, and where nothing is masked it is not visible.
 	if got := run(none, masks, "control"); !strings.Contains(got.out, "opened /proc") || !strings.Contains(got.out, "written") {
 		t.Errorf("the control: status %d\n%s", got.status, got.out)
 	}

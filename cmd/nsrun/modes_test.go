@@ -18,7 +18,7 @@ import (
 // model is what a terminal remembers of what was written to it: all that decides how the next
 // text looks, and what is sent back.
 type model struct {
-	state    map[string]string // what is not as usual
+	state    map[string]string // what differs from the usual state
 	saved    map[string]string // of ESC 7: attributes and character sets
 	text     strings.Builder   // what is shown
 	normal   map[string]string // saved where the other screen was entered
@@ -30,7 +30,7 @@ func newModel() *model {
 	return &model{state: map[string]string{}, saved: map[string]string{}, normal: map[string]string{}}
 }
 
-// String is what is not as usual.
+// String returns what differs from the usual state.
 func (m *model) String() string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(m.state)) {

@@ -11,7 +11,7 @@ import (
 )
 
 // TestMountBelow: an overlay over what has another file system mounted below it
-// cannot be mounted. For a project that is said, a cache is as read-only as the rest.
+// cannot be mounted. For a project there is an error; a cache is as read-only as the rest.
 func TestMountBelow(t *testing.T) {
 	testenv.NeedRoot(t)
 	testenv.Leaks(t, reap)

@@ -148,7 +148,7 @@ func TestPager(t *testing.T) {
 			t.Errorf("%q: the pipe gets %.200q", args, got)
 		}
 	}
-	// Who stops to read a pipe is told nothing either.
+	// If the reader of a pipe stops, nothing is reported either.
 	c := exec.Command("sh", "-c", `nsrun log -p last | head -n 1`)
 	c.Dir, c.Env = d.command(nil).Dir, append(d.command(nil).Env, "PATH="+d.bin+":"+os.Getenv("PATH"))
 	if out, err := c.CombinedOutput(); err != nil || strings.Count(string(out), "\n") != 1 {

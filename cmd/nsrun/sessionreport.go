@@ -10,8 +10,7 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// sessionReport is a session in `ls --json` and `show --json`. The keys are
-// stable.
+// sessionReport is a session in `ls --json` and `show --json`. The keys are stable.
 type sessionReport struct {
 	ID      string        `json:"session"`
 	State   overlay.State `json:"state"`

@@ -60,10 +60,9 @@ func give(tty *os.File) {
 	<-turn
 }
 
-// Line asks on the terminal and returns the answer in lower case, without space around
-// it. Without a terminal the error is ErrNoTerminal; where ctx ends first, its error.
-// Questions of several goroutines are asked one after the other. The question must be
-// printable, see package escape.
+// Line asks on the terminal and returns the answer in lower case, without space around it. Without a terminal the error
+// is ErrNoTerminal; where ctx ends first, its error. Questions of several goroutines are asked one after the other. The
+// question must be printable, see package escape.
 func Line(ctx context.Context, question string) (string, error) {
 	tty, err := take(ctx)
 	if err != nil {

@@ -11,7 +11,7 @@ const (
 	looks     deed = iota // looks at a file
 	enters                // enters a directory
 	asks                  // asks whether it has the access that mode says
-	watches               // asks to be told of changes
+	watches               // watches for changes
 	opens                 // opens a file, as flags say
 	makes                 // makes a new file
 	removes               // removes a name

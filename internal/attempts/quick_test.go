@@ -41,7 +41,7 @@ func TestPasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(o.quick.root)
-	// The kernel reads the caller's memory, which is ours.
+	// The kernel reads the caller's memory, which is this process's own.
 	text := make([]byte, unix.PathMax)
 	call := func(nr int32, dir int, name string, args ...uint64) bool {
 		n := copy(text, name+"\x00")

@@ -15,9 +15,8 @@ var capNames = [...]string{
 // allCaps is what ALL adds: every bit, known or not.
 const allCaps = ^uint64(0)
 
-// parseCap reads the name of a capability, or ALL, and returns the bits. Names are
-// taken as libcap takes them: in any case, or as a number; what follows the name
-// or the number is ignored.
+// parseCap reads the name of a capability, or ALL, and returns the bits. Names are taken as libcap takes them: in any
+// case, or as a number; what follows the name or the number is ignored.
 func (p *parser) parseCap(s string) (uint64, error) {
 	if equalFold(s, "all") {
 		return allCaps, nil

@@ -12,8 +12,7 @@ func some[T any](v T) Opt[T] { return Opt[T]{Set: true, Value: v} }
 type Config struct {
 	// Command is COMMAND with its arguments.
 	Command []string
-	// Argv0 is the name COMMAND is given; it is looked up by Command[0] all
-	// the same.
+	// Argv0 is the name COMMAND is given; it is looked up by Command[0] all the same.
 	Argv0 Opt[string]
 	// Chdir is where COMMAND starts.
 	Chdir Opt[string]
@@ -37,19 +36,16 @@ type Config struct {
 	UserNS  Opt[int]
 	UserNS2 Opt[int]
 	PIDNS   Opt[int]
-	// DisableUserns and AssertUsernsDisabled are about namespaces made by what
-	// runs inside.
+	// DisableUserns and AssertUsernsDisabled are about namespaces made by what runs inside.
 	DisableUserns        bool
 	AssertUsernsDisabled bool
 
-	// UID and GID are the ids inside. The values are the caller's own where
-	// none was given.
+	// UID and GID are the ids inside. The values are the caller's own where none was given.
 	UID Opt[uint32]
 	GID Opt[uint32]
 
-	// Caps are the capabilities of COMMAND, bit n for capability n: the
-	// caller's, if it is root, changed by --cap-add and --cap-drop in order.
-	// CapsGiven says whether there was one of these.
+	// Caps are the capabilities of COMMAND, bit n for capability n: the caller's, if it is root, changed by
+	// --cap-add and --cap-drop in order. CapsGiven says whether there was one of these.
 	Caps      uint64
 	CapsGiven bool
 	// Seccomp is the descriptor of the filter that --seccomp gave.
@@ -77,8 +73,7 @@ type Config struct {
 
 	// LevelPrefix says whether messages begin with their severity from here on.
 	LevelPrefix bool
-	// ForceOpenatFallback is for tests: destinations are resolved as on a
-	// kernel without openat2.
+	// ForceOpenatFallback is for tests: destinations are resolved as on a kernel without openat2.
 	ForceOpenatFallback bool
 	// Warnings are to be printed, in order, before anything else is.
 	Warnings []Warning
@@ -148,16 +143,14 @@ type SetupOp struct {
 	// Layers are the read-only layers of an overlay on the host, topmost first:
 	// the order the kernel wants, and the reverse of the command line's.
 	Layers []string
-	// Hide are paths that the overlay leaves out, relative to it; Submounts shows
-	// what is mounted below the layers.
+	// Hide are paths that the overlay leaves out, relative to it; Submounts shows what is mounted below the layers.
 	Hide      []string
 	Submounts bool
 }
 
-// ParentMode returns the permissions that missing parents of Dest are made
-// with: those of the group and of others are left out where Perms has none.
-// Kinds without permissions count as 0, so that their parents are the owner's
-// alone; bubblewrap's manual says 0755, but this is what it does.
+// ParentMode returns the permissions that missing parents of Dest are made with: those of the group and of others are
+// left out where Perms has none. Kinds without permissions count as 0, so that their parents are the owner's alone;
+// bubblewrap's manual says 0755, but this is what it does.
 func (op *SetupOp) ParentMode() uint32 {
 	mode := uint32(0o755)
 	if op.Perms&0o070 == 0 {
@@ -185,18 +178,16 @@ type EnvOp struct {
 	Value string
 }
 
-// Environment returns the environment that comes of base by the changes. Base
-// is not written to. The order is the one the C library leaves: a variable that
-// is set again keeps its place.
+// Environment returns the environment that comes of base by the changes. Base is not written to. The order is the one
+// the C library leaves: a variable that is set again keeps its place.
 func (c *Config) Environment(base []string) []string {
 	env := append(make([]string, 0, len(base)+len(c.Environ)+1), base...)
 	env, _ = c.EnvironmentIn(env, func(name, value string) (string, bool) { return name + "=" + value, true })
 	return env
 }
 
-// EnvironmentIn is Environment in place: env is written to, and must have room for
-// what is added. join makes "name=value"; where it cannot, or there is no room, ok
-// is false.
+// EnvironmentIn is Environment in place: env is written to, and must have room for what is added. join makes
+// "name=value"; where it cannot, or there is no room, ok is false.
 func (c *Config) EnvironmentIn(env []string, join func(name, value string) (string, bool)) (result []string, ok bool) {
 	for i := range c.Environ {
 		switch op := &c.Environ[i]; op.Kind {
@@ -235,8 +226,7 @@ func isVar(e, name string) bool {
 	return len(e) > len(name) && e[len(name)] == '=' && hasPrefix(e, name)
 }
 
-// Filter is a seccomp program: the bytes read from a descriptor, or a file that
-// is still to be read.
+// Filter is a seccomp program: the bytes read from a descriptor, or a file that is still to be read.
 type Filter struct {
 	Data []byte
 	File string

@@ -11,10 +11,9 @@
 //
 // # The table
 //
-// There is one table of options, in options.go. Parsing, the help, the manual
-// page and the completions come from it. Options of our own are marked there;
-// they exist only if [Env.Extensions] is set, and never change the meaning of
-// one of bubblewrap's.
+// There is one table of options, in options.go. Parsing, the help, the manual page and the completions come from it.
+// Options of our own are marked there; they exist only if [Env.Extensions] is set, and never change the meaning of one
+// of bubblewrap's.
 //
 // It imports nothing of this module and starts nothing. [ParseIn] also runs before the Go runtime has started (package
 // prerun), in memory that its caller supplies: code that it reaches must not allocate. optionID.instant says for which

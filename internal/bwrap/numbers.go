@@ -7,9 +7,8 @@ import (
 // The numbers on bubblewrap's command line are what C's strtol family takes:
 // blanks and a sign may come first, and what is too large becomes the largest.
 
-// strtoul reads the number s starts with. Digits are of the given base; base 0
-// means that a prefix decides (0x, 0b, 0). The value is the magnitude before the
-// sign is applied. End is where the number ends in s: 0 if there is none.
+// strtoul reads the number s starts with. Digits are of the given base; base 0 means that a prefix decides (0x, 0b, 0).
+// The value is the magnitude before the sign is applied. End is where the number ends in s: 0 if there is none.
 func strtoul(s string, base uint64) (value uint64, negative, overflow bool, end int) {
 	i := 0
 	for i < len(s) && (s[i] == ' ' || '\t' <= s[i] && s[i] <= '\r') {

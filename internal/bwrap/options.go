@@ -51,9 +51,8 @@ func (g Group) String() string {
 type Option struct {
 	// Name is the word that selects the option, dashes included.
 	Name string
-	// Args names the words it takes, separated by single spaces; empty if it
-	// takes none. The names are chosen so that a completion can go by them: FD,
-	// SRC, DEST, DIR, CAP and so on mean the same everywhere.
+	// Args names the words it takes, separated by single spaces; empty if it takes none. The names are chosen so
+	// that a completion can go by them: FD, SRC, DEST, DIR, CAP and so on mean the same everywhere.
 	Args string
 	// Help says what it does; lines are separated by "\n".
 	Help string
@@ -65,8 +64,7 @@ type Option struct {
 	LastWins bool
 	// Hidden keeps a row out of the help.
 	Hidden bool
-	// Prefix marks a row whose name is only the start of the word; the rest of
-	// the word is its value.
+	// Prefix marks a row whose name is only the start of the word; the rest of the word is its value.
 	Prefix bool
 
 	id    optionID
@@ -371,8 +369,7 @@ var table = [...]Option{
 		Help: "force-openat-fallback: resolve destinations without openat2"},
 }
 
-// Options returns a copy of the table, without the options of our own unless
-// extensions is set.
+// Options returns a copy of the table, without the options of our own unless extensions is set.
 func Options(extensions bool) []Option {
 	opts := make([]Option, 0, len(table))
 	for i := range table {

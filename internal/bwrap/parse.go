@@ -2,9 +2,8 @@ package bwrap
 
 import "syscall"
 
-// Env is what parsing needs to know besides the words. Its zero value stands
-// for root, without capabilities, on a system without user namespaces and
-// SELinux, with all descriptors closed.
+// Env is what parsing needs to know besides the words. Its zero value stands for root, without capabilities, on a
+// system without user namespaces and SELinux, with all descriptors closed.
 type Env struct {
 	// UID and GID are the caller's real ids.
 	UID, GID uint32
@@ -25,10 +24,9 @@ type Env struct {
 // maxWords limits the words of the command line and of all files together.
 const maxWords = 9000
 
-// Parse reads the words that follow the program's name. Without an error there
-// is a command to run. The error is a [Stop] or an [*Error]; the Config is never
-// nil and then holds what was read so far: LevelPrefix and Warnings are to be
-// respected in any case.
+// Parse reads the words that follow the program's name. Without an error there is a command to run. The error is a
+// [Stop] or an [*Error]; the Config is never nil and then holds what was read so far: LevelPrefix and Warnings are to
+// be respected in any case.
 func Parse(args []string, env Env) (*Config, error) {
 	p := parser{cfg: new(Config), env: &env, words: len(args)}
 	if len(args) == 0 {
@@ -68,9 +66,8 @@ type beyond struct{}
 
 func (beyond) Error() string { return "beyond what can be parsed without allocating" }
 
-// ParseIn is Parse for where the Go runtime has not started. It knows the options
-// that need nothing but room, and returns false for all else, mistakes included.
-// The Room must be zero, and can be used once.
+// ParseIn is Parse for where the Go runtime has not started. It knows the options that need nothing but room, and
+// returns false for all else, mistakes included. The Room must be zero, and can be used once.
 func ParseIn(room *Room, args []string, env *Env) (*Config, bool) {
 	p := parser{cfg: &room.cfg, env: env, room: room, words: len(args)}
 	p.cfg.Ops, p.cfg.Environ = room.ops[:0], room.environ[:0]
@@ -113,8 +110,7 @@ type parser struct {
 	layers []string
 	hide   []string
 	below  bool // --overlay-submounts
-	// foreign says that the first of the layers stand before the --args whose
-	// file is being read.
+	// foreign says that the first of the layers stand before the --args whose file is being read.
 	foreign bool
 
 	// What the final checks need and the Config does not say.
@@ -491,8 +487,7 @@ func (p *parser) file(number string) error {
 	return err
 }
 
-// splitWords cuts data at NUL bytes, of which the last may be missing. It gives
-// up beyond limit words.
+// splitWords cuts data at NUL bytes, of which the last may be missing. It gives up beyond limit words.
 func splitWords(data string, limit int) ([]string, bool) {
 	n := countByte(data, 0)
 	if data != "" && data[len(data)-1] != 0 {

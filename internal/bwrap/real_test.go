@@ -15,7 +15,7 @@ import (
 )
 
 // Parse and bubblewrap itself agree on every case: on whether it is refused, on
-// the exit status and on what stands on standard error. Nothing is run: a
+// the exit status and on standard error. Nothing is run: a
 // command line that is accepted is tried without its command.
 func TestAgainstBubblewrap(t *testing.T) {
 	real := realBubblewrap(t)

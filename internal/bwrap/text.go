@@ -3,9 +3,7 @@ package bwrap
 // Package strings would do for what follows, but brings package unicode with
 // it, whose tables cost a short-lived program more to set up than the parsing.
 
-func hasPrefix(s, prefix string) bool {
-	return len(s) >= len(prefix) && s[:len(prefix)] == prefix
-}
+func hasPrefix(s, prefix string) bool { return len(s) >= len(prefix) && s[:len(prefix)] == prefix }
 
 func countByte(s string, c byte) int {
 	n := 0

@@ -1,7 +1,6 @@
 package bwrap
 
-// helpColumn is where the descriptions begin; a longer option has its
-// description on the next line.
+// helpColumn is where the descriptions begin; a longer option has its description on the next line.
 const helpColumn = 33
 
 // Usage renders the help for a program that was started as argv0.

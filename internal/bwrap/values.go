@@ -47,6 +47,4 @@ func (p *parser) identity(o *Option, to *Opt[uint32], number, what string) error
 }
 
 // validVar says whether the C library takes a variable's name.
-func validVar(name string) bool {
-	return name != "" && countByte(name, '=') == 0
-}
+func validVar(name string) bool { return name != "" && countByte(name, '=') == 0 }

@@ -86,7 +86,7 @@ func TestMountTree(t *testing.T) {
 	}
 }
 
-// TestCleaners: a cgroup is made, whoever takes it for a stale one meanwhile.
+// TestCleaners: a cgroup is made even if another process takes it for a stale one meanwhile.
 func TestCleaners(t *testing.T) {
 	testenv.Leaks(t)
 	testenv.NeedRoot(t)

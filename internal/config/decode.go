@@ -32,7 +32,7 @@ type decoder struct {
 	tables  map[string]bool     // that have a header, stand inline, or come up in keys with dots
 	dotted  map[string]bool     // the last of these, which other keys with dots can go on with
 	profile map[string]*Profile // by name
-	strays  map[string]bool     // unknown tables that were told of
+	strays  map[string]bool     // unknown tables that were reported
 }
 
 // Decode reads a file and returns all its mistakes, in order. With mistakes the layer must not be used.
@@ -96,9 +96,7 @@ func (d *decoder) at(n *unstable.Node, otherwise Pos) Pos {
 	return d.pos(int(n.Raw.Offset))
 }
 
-func (d *decoder) fail(pos Pos, hint, text string) {
-	d.errs = append(d.errs, &Error{pos, text, hint})
-}
+func (d *decoder) fail(pos Pos, hint, text string) { d.errs = append(d.errs, &Error{pos, text, hint}) }
 
 func (d *decoder) syntax(err error, size int) {
 	offset, text := size, err.Error()

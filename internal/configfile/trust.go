@@ -29,9 +29,7 @@ type Trusted struct {
 }
 
 // Hash is what a content is known by.
-func Hash(content []byte) string {
-	return hex.EncodeToString(githash.SumSHA256(content))
-}
+func Hash(content []byte) string { return hex.EncodeToString(githash.SumSHA256(content)) }
 
 func trustDir(create bool) (sys.FD, string, error) {
 	sessions, err := overlay.DefaultDir()

@@ -109,7 +109,7 @@ func (m *Marks) Access(at string) Access {
 // maxNodes bounds the rules of one command.
 const maxNodes = 8000
 
-// A Tree is what the kernel is told.
+// A Tree has the rules for the kernel.
 type Tree struct {
 	Root Node
 	// Fixed are directories whose entries a command may change, but to which it can add none, for something in them

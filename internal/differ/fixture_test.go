@@ -41,7 +41,7 @@ var modes = map[string]fs.FileMode{
 // place is the directory of the runs.
 type place struct {
 	t    testing.TB
-	dir  string // the fixture, made anew for each run
+	dir  string // the fixture, made again for each run
 	in   string // its path within its file system
 	devs string // the file systems that are mounted on the host
 	who  *identity

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Printable is s with escapes for what is not.
+// Printable is s with escapes for what is not printable.
 func Printable(s string) string {
 	if strings.IndexFunc(s, unprintable) < 0 {
 		return s
@@ -37,9 +37,7 @@ func Exact(s string) string {
 	return Printable(strings.ReplaceAll(s, `\`, `\\`))
 }
 
-func unprintable(r rune) bool {
-	return !unicode.IsPrint(r) || r == unicode.ReplacementChar || blank(r)
-}
+func unprintable(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar || blank(r) }
 
 // blank reports whether r is a letter or sign that looks like nothing (default ignorable
 // ones, and the empty Braille pattern), whatever unicode.IsPrint says.

@@ -19,9 +19,7 @@ var (
 )
 
 // Same reports whether the same content is staged in both.
-func Same(a, b *Index) bool {
-	return comparable(a, b) == nil && equal(a.Entries, b.Entries)
-}
+func Same(a, b *Index) bool { return comparable(a, b) == nil && equal(a.Entries, b.Entries) }
 
 // comparable returns why two indexes cannot be compared by their entries, or nil.
 func comparable(a, b *Index) error {

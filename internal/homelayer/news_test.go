@@ -40,7 +40,7 @@ func TestNews(t *testing.T) {
 	want()
 	write(".config/a: new")
 	want(".config/a")
-	// However long the names were that were told, the next one is told.
+	// However long the reported names were, the next one is reported.
 	if err := os.WriteFile(filepath.Join(path, toldName), bytes.Repeat([]byte{'x'}, mostTold), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func pendingScene(t *testing.T) (path string) {
 	return path
 }
 
-// merged is what a layer has when everything is merged, which whoever uses it next does.
+// merged is what a layer has when everything is merged, as its next user does.
 func merged(t *testing.T, path string) string {
 	t.Helper()
 	l := take(t, path)

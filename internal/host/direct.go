@@ -169,8 +169,7 @@ func newDirect() *direct {
 	return &direct{at: make(map[string]bool), seen: make(map[string]bool), indexes: make(map[string]string)}
 }
 
-// git protects what git uses for the work tree with this .git, if there is one, and returns
-// the git directory.
+// git protects what git uses for the work tree with this .git, if there is one, and returns the git directory.
 func (d *direct) git(dot string) (dir string, err error) {
 	fi, err := os.Lstat(dot)
 	switch {

@@ -143,9 +143,7 @@ func (d *direct) note(path string) {
 }
 
 // inner protects a repository that somebody may have put into the tree. An error in it does not stop the command.
-func (d *direct) inner(top string, depth int) {
-	d.short(top, d.repository(top, depth))
-}
+func (d *direct) inner(top string, depth int) { d.short(top, d.repository(top, depth)) }
 
 // bareRepository protects a repository without a work tree.
 func (d *direct) bareRepository(dir string) {

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// homeSecrets are hidden below the home directory: keys, tokens, passwords,
-// cookies, the history of shells.
+// homeSecrets are hidden below the home directory: keys, tokens, passwords, cookies, the history of shells.
 var homeSecrets = [...]string{
 	".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".cache/huggingface/token", ".huggingface/token",
 	".ssh", ".gnupg", ".pki", ".aws", ".azure", ".kube", ".docker", ".oci", ".terraform.d",

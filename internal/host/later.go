@@ -165,7 +165,7 @@ func (l *Later) Notice() string {
 }
 
 // changed reports whether a directory may have other names than when the command began. If it was no repository then,
-// and its names are the same, it is none now.
+// and its names are the same, it is no repository now.
 func (l *Later) changed(in *os.File, dir string) bool {
 	var st unix.Stat_t
 	return unix.Fstatat(int(in.Fd()), dir, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || l.after(&st)

@@ -127,15 +127,11 @@ type PlaygroundUsage struct {
 }
 
 // MeasurePlayground measures a playground; an empty dir means DefaultPlayground. A missing playground is empty.
-func MeasurePlayground(dir string) (PlaygroundUsage, error) {
-	return eachInPlayground(dir, false)
-}
+func MeasurePlayground(dir string) (PlaygroundUsage, error) { return eachInPlayground(dir, false) }
 
 // CleanPlayground removes the content of a playground, and returns how much that was. It removes links and never
 // follows them. It leaves what is mounted in the playground, and then returns an error.
-func CleanPlayground(dir string) (PlaygroundUsage, error) {
-	return eachInPlayground(dir, true)
-}
+func CleanPlayground(dir string) (PlaygroundUsage, error) { return eachInPlayground(dir, true) }
 
 func eachInPlayground(dir string, remove bool) (u PlaygroundUsage, err error) {
 	if dir == "" {

@@ -12,7 +12,7 @@ import (
 // processes are process ids, sorted for look-ups.
 type processes []int
 
-// add adds one to the end, and ignores what is not a process id.
+// add appends a process id, and ignores a number that is none.
 func (p *processes) add(pid string) {
 	if n, err := strconv.Atoi(pid); err == nil {
 		*p = append(*p, n)

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestSettled: who is asked again in a row of searches. Each finds the same processes in the program's own network.
+// TestSettled: which processes several searches in a row look at again. Each finds the same processes in the program's
+// own network.
 func TestSettled(t *testing.T) {
 	type search struct {
 		after   time.Duration // the one before

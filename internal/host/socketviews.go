@@ -128,7 +128,7 @@ func root(at string) string {
 	return "root " + root + " " + mnt
 }
 
-// same reports whether a view of the file system is ours.
+// same reports whether a view of the file system is this process's own.
 func (f *socketFinder) same(key string) bool {
 	ours, ok := f.dirs["our root"]
 	if !ok {

@@ -101,7 +101,7 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
-// TestOutside: a limit holds for who is put under it, and for nobody else.
+// TestOutside: a limit applies to the processes in its cgroup, and to no others.
 func TestOutside(t *testing.T) {
 	testenv.Leaks(t)
 	var h Host

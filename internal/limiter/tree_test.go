@@ -121,7 +121,7 @@ func TestNoAnswer(t *testing.T) {
 	if err != nil {
 		testenv.Skip(t, "fuse", "/dev/fuse: "+err.Error())
 	}
-	defer unix.Close(server) // whoever still waits gets ENOTCONN
+	defer unix.Close(server) // a process that still waits gets ENOTCONN
 	if err := unix.Mount("dead", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", server)); err != nil {
 		testenv.Skip(t, "fuse", err.Error())
 	}

@@ -36,10 +36,9 @@ func (e *Error) Error() string {
 // most is the kernel's limit on links in a path.
 const most = 40
 
-// Resolve is where an absolute path leads, without symbolic links. A link in a directory
-// that suspect reports, by its path without links, is an *Error; nobody is asked where
-// there is no link. So is one by which another user would have the caller use what is not
-// that user's own. Other errors are of type unix.Errno.
+// Resolve is where an absolute path leads, without symbolic links. A link in a directory that suspect reports, by its
+// path without links, is an *Error; nobody is asked where there is no link. So is one by which another user would have
+// the caller use what is not that user's own. Other errors are of type unix.Errno.
 //
 // Opening the result without following links (RESOLVE_NO_SYMLINKS) gives nothing
 // from elsewhere, whatever was exchanged meanwhile. A path that is resolved twice can

@@ -56,8 +56,7 @@ func DecodeInput(raw []byte) (in Input, err error) {
 	return in, nil
 }
 
-// MaxArg is how long an argument of a program can be (MAX_ARG_STRLEN), the NUL at its end
-// not counted: execve(2).
+// MaxArg is how long an argument of a program can be (MAX_ARG_STRLEN), the NUL at its end not counted: execve(2).
 const MaxArg = 128<<10 - 1
 
 // Cut is the beginning of a text that could be of any length.

@@ -54,8 +54,7 @@ type Options struct {
 	Home string
 	// Net are network rules: what commands reach without being asked.
 	Net []netpolicy.Rule
-	// NetBy is who enforces them, "kernel" or "broker". Empty: the kernel, where that is
-	// allowed.
+	// NetBy is who enforces them, "kernel" or "broker". Empty: the kernel, where that is allowed.
 	NetBy string
 	// Publish are TCP ports of commands' servers that this host can reach.
 	Publish []uint16
@@ -180,8 +179,7 @@ func Define(fs *flag.FlagSet, o *Options) {
 	fs.BoolVar(&o.TextOnly, "text-only", false, "return results as text only, for clients that show models the structured half if there is one")
 }
 
-// Parse reads the words behind `nsrun mcp`. The error is flag.ErrHelp where help was asked
-// for.
+// Parse reads the words behind `nsrun mcp`. The error is flag.ErrHelp where help was asked for.
 func Parse(args []string) (*Options, error) {
 	o := &Options{}
 	fs := flag.NewFlagSet("mcp", flag.ContinueOnError)

@@ -106,9 +106,7 @@ func (c *compiler) text(layer prog.Slot, t *mounts.Text) {
 	}
 }
 
-func fronted(m *mounts.Mount) bool {
-	return len(m.Hide)+len(m.Dirs)+len(m.Files)+len(m.Texts) > 0
-}
+func fronted(m *mounts.Mount) bool { return len(m.Hide)+len(m.Dirs)+len(m.Files)+len(m.Texts) > 0 }
 
 // topmost are those paths, sorted, that are not below another one.
 func topmost(paths []string) []string {

@@ -84,6 +84,4 @@ func simple(p mounts.Plan) bool {
 	return true
 }
 
-func absolute(path string) bool {
-	return path != "" && path[0] == '/' && len(path) < pathMax
-}
+func absolute(path string) bool { return path != "" && path[0] == '/' && len(path) < pathMax }

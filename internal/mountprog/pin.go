@@ -12,17 +12,15 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// A mount point can be neither renamed nor removed where it is mounted, but a directory
-// above it can. A process that may write to that one could move what lies below it away, with
-// what is mounted over it, and put something else in its place: a rule for a path would
-// not hold any more, in this sandbox or in the next one with the same rules. So each
-// directory between a writable mount and what is mounted below that becomes a mount point
-// too: it is bound onto itself.
+// A mount point can be neither renamed nor removed where it is mounted, but a directory above it can. A process that
+// may write to that one could move what lies below it away, with what is mounted over it, and put something else in its
+// place: a rule for a path would not hold any more, in this sandbox or in the next one with the same rules. So each
+// directory between a writable mount and what is mounted below that becomes a mount point too: it is bound onto itself.
 //
 // What was written to such a tree before, by other sandboxes, is hostile. No symbolic link
 // in it is followed, whatever is mounted there.
 
-// footing is what a step stands on.
+// footing says what a step of the Plan is based on.
 type footing struct {
 	pin []string // directories to bind onto themselves first, parents before what is in them
 

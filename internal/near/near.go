@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Nearest is the one of the names that a word is near, or empty: of those that are equally
-// near, the first.
+// Nearest is the one of the names that a word is near, or empty: of those that are equally near, the first.
 func Nearest(word string, names []string) string {
 	word = strings.ToLower(word)
 	letters := strings.Trim(word, "-")

@@ -391,9 +391,8 @@ var special = []Case{
 	},
 }
 
-// direct: there is no proxy that a program could leave out, or use for more than its own. No try knows of
-// any: all go straight to where they want to be. The host's loopback device is where somebody
-// else's proxy would be.
+// direct: there is no proxy that a program could leave out, or use for more than its own. No try knows of any: all go
+// straight to where they want to be. The host's loopback device is where somebody else's proxy would be.
 var direct = []Case{
 	{
 		Name:  "a proxy on the host's loopback device",
@@ -849,7 +848,7 @@ var questions = []Case{
 	},
 }
 
-// sockets: what is not TCP and no UDP.
+// sockets: neither TCP nor UDP.
 var sockets = []Case{
 	{
 		Name:  "other sockets, though everything is allowed",

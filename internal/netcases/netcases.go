@@ -32,9 +32,8 @@
 //	tcp-kept, udp-kept       over what was kept, until the end
 //	tcp-again                disconnect what was kept (AF_UNSPEC), and connect it again
 //
-// A name is looked up first, as programs do: tcp4 and tcp6 and the like say which family
-// is asked for, otherwise it is IPv4. The first address is tried. A suffix "-mapped" uses
-// an IPv6 socket and the IPv4 address mapped into IPv6.
+// A name is looked up first, as programs do: tcp4 and tcp6 and the like say which family is asked for, otherwise it is
+// IPv4. The first address is tried. A suffix "-mapped" uses an IPv6 socket and the IPv4 address mapped into IPv6.
 package netcases
 
 import "strings"

@@ -9,10 +9,9 @@ import (
 	"github.com/nsrun/nsrun/internal/netcases"
 )
 
-// Controls does every try of the table that has an address, without any sandbox: all must
-// succeed, or the cases show nothing. It needs the World. What kinds of sockets
-// there are, and which options join a group, is up to the kernel; the result says how many of "open" were, and of
-// "join" did.
+// Controls does every try of the table that has an address, without any sandbox: all must succeed, or the cases show
+// nothing. It needs the World. What kinds of sockets there are, and which options join a group, is up to the kernel;
+// the result says how many of "open" were, and of "join" did.
 func Controls(t *testing.T) (tried, opened, groups int) {
 	var k kept
 	defer k.close()

@@ -115,9 +115,7 @@ func (d *DNS) Questions() int {
 	return len(d.asked)
 }
 
-func key(name string, typ uint16) string {
-	return strings.ToLower(name) + " " + dns.TypeToString[typ]
-}
+func key(name string, typ uint16) string { return strings.ToLower(name) + " " + dns.TypeToString[typ] }
 
 func (d *DNS) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	d.mu.Lock()

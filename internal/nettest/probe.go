@@ -99,9 +99,8 @@ func Try(a Attempt) Outcome {
 	return k.try(a)
 }
 
-// try does an attempt. The runtime's signal for preemption is kept from
-// the thread: a call on a socket with a timeout is not begun again after a signal
-// (signal(7)), and then what the sandbox says is not what is seen.
+// try does an attempt. The runtime's signal for preemption is kept from the thread: a call on a socket with a timeout
+// is not begun again after a signal (signal(7)), and then what the sandbox says is not what is seen.
 func (k *kept) try(a Attempt) Outcome {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

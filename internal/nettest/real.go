@@ -37,9 +37,7 @@ func each(body string) string {
 }
 
 // clone clones from a URL that is made of $h and $p.
-func clone(url string) string {
-	return each("git clone -q " + url + " $HOME/$h && cat $HOME/$h/page")
-}
+func clone(url string) string { return each("git clone -q " + url + " $HOME/$h && cat $HOME/$h/page") }
 
 // noTelemetry keeps go from starting a process that outlives it.
 const noTelemetry = "mkdir -p $HOME/.config/go/telemetry && echo off >$HOME/.config/go/telemetry/mode; "

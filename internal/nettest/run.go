@@ -205,8 +205,7 @@ func attempt(t testing.TB, s Sandbox, try netcases.Try) Outcome {
 	return s.Do(a)
 }
 
-// byAddress makes an attempt of a try; ok if it is one by address, otherwise only the
-// port is known.
+// byAddress makes an attempt of a try; ok if it is one by address, otherwise only the port is known.
 func byAddress(try netcases.Try) (a Attempt, ok bool) {
 	i := strings.LastIndexByte(try.Target, ':')
 	port := netip.MustParseAddrPort("0.0.0.0" + try.Target[i:]).Port()

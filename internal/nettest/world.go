@@ -29,10 +29,9 @@ const (
 	abstract = "\x00nsrun-nettest"   // a socket of the world without a file
 )
 
-// Main is for the beginning of a TestMain, before testenv.Main. If the process was started
-// to be a probe it is one, and exits. As root it runs the binary again in a network
-// namespace of its own, in which every address leads to the machine itself, and exits.
-// Else it returns.
+// Main is for the beginning of a TestMain, before testenv.Main. If the process was started to be a probe it is one, and
+// exits. As root it runs the binary again in a network namespace of its own, in which every address leads to the
+// machine itself, and exits. Else it returns.
 func Main() {
 	if what := os.Getenv(ProbeEnv); what != "" {
 		var err error

@@ -43,7 +43,7 @@ type addition struct {
 	numFlags uint32
 }
 
-// Restart is ERESTARTSYS: after a signal handler the call begins anew, or fails with EINTR, depending on how the
+// Restart is ERESTARTSYS: after a signal handler the call is restarted, or fails with EINTR, depending on how the
 // handler was installed.
 const Restart = syscall.Errno(512)
 
@@ -101,9 +101,7 @@ func (l Listener) Valid(id uint64) bool {
 }
 
 // Answer ends the call, with 0 or an error.
-func (l Listener) Answer(id uint64, e syscall.Errno) {
-	l.send(&reply{id: id, errno: -int32(e)})
-}
+func (l Listener) Answer(id uint64, e syscall.Errno) { l.send(&reply{id: id, errno: -int32(e)}) }
 
 // Proceed lets the kernel carry out the call, with the caller's memory as it is then.
 func (l Listener) Proceed(id uint64) {

@@ -27,7 +27,7 @@ func TestOpenFile(t *testing.T) {
 		file string                 // empty: a/f
 		need bool                   // root, who can give files away
 		want string                 // what is wrong; "-": nothing is
-		gone bool                   // it is told of as something that is not there
+		gone bool                   // the error says that it does not exist
 	}{
 		{name: "own", want: "-"},
 		{name: "private", make: func(dir string) error { return os.Chmod(dir+"/a/f", 0o400) }, want: "-"},

@@ -24,10 +24,9 @@ import (
 // nobody else. It returns where that is, without symbolic links. With create, what is
 // missing is made, mode 0700. An error is a *fs.PathError with the path that it is about.
 //
-// The owner of a directory on the way could put another one in its place, so each must
-// belong to root or to the caller, and if everybody can write to it it must be sticky, as
-// /tmp is. Links on the way are the user's business (/home may be one), but the last name
-// must not be one, and what is made is made below no link.
+// The owner of a directory on the way could put another one in its place, so each must belong to root or to the caller,
+// and if everybody can write to it it must be sticky, as /tmp is. Links on the way are the user's business (/home may
+// be one), but the last name must not be one, and what is made is made below no link.
 func Open(path string, create bool) (_ sys.FD, real string, err error) {
 	if secureexec.On() {
 		return sys.None, "", &fs.PathError{Op: "open", Path: path, Err: secureexec.Err}
@@ -160,9 +159,8 @@ func Check(fd sys.FD) error {
 	return nil
 }
 
-// ResolveLinks is filepath.EvalSymlinks, but for links that somebody else put into a
-// directory that all can write to: what fs.protected_symlinks is against
-// (proc_sys_fs(5)), which resolving in user space, and some hosts, do without.
+// ResolveLinks is filepath.EvalSymlinks, but for links that somebody else put into a directory that all can write to:
+// what fs.protected_symlinks is against (proc_sys_fs(5)), which resolving in user space, and some hosts, do without.
 func ResolveLinks(path string) (string, error) {
 	at, rest := "/", strings.Split(path, "/")
 	for links := 0; len(rest) > 0; {

@@ -142,7 +142,7 @@ func writes(plan mounts.Plan, path string) (yes bool) {
 	return yes
 }
 
-// ownVariables are set anew: the caller's directories for temporary files do not exist in the sandbox or are read-only.
+// ownVariables are replaced: the caller's directories for temporary files do not exist in the sandbox or are read-only.
 var ownVariables = [...]string{"HOME", "TMPDIR", "TMP", "TEMP", "TEMPDIR", "PWD", "OLDPWD"}
 
 // offline are variables that stop retries if there is no network: npm would retry for 70 seconds, cargo 11, pip 8.

@@ -11,9 +11,7 @@ import (
 const holePerm = 0o111
 
 // Hole reports whether m hides a directory except for what is mounted in it.
-func Hole(m *mounts.Mount) bool {
-	return m.Kind == mounts.KindTmpfs && m.HasPerm && m.Perm == holePerm
-}
+func Hole(m *mounts.Mount) bool { return m.Kind == mounts.KindTmpfs && m.HasPerm && m.Perm == holePerm }
 
 // openHoles replaces hidden directories in which rules show something by an empty directory in memory with mount
 // points, which becomes read-only.

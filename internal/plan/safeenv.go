@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// SafeEnv is env without the variables that hold secrets, lead to services that
-// do, or make programs run other code than they would. Secrets are known by the name of the
-// variable, and in values by what they look like.
+// SafeEnv is env without the variables that hold secrets, lead to services that do, or make programs run other code
+// than they would. Secrets are known by the name of the variable, and in values by what they look like.
 func SafeEnv(env []string) []string {
 	safe := make([]string, 0, len(env))
 	for _, kv := range env {
@@ -258,8 +257,7 @@ func tokenLook(word string) bool {
 	return slices.ContainsFunc(secretLooks[:], func(p string) bool { return strings.HasPrefix(word, p) }) && strings.ContainsAny(word, "0123456789")
 }
 
-// steeringName tells variables through which the caller's environment would
-// decide what code runs.
+// steeringName tells variables through which the caller's environment would decide what code runs.
 func steeringName(name string) bool {
 	switch name {
 	case "LD_PRELOAD", "LD_AUDIT", "BASH_ENV", "ENV", "PROMPT_COMMAND", "PYTHONSTARTUP", "PERL5OPT", "PERL5DB", "RUBYOPT",

@@ -45,7 +45,7 @@ var behind = []string{
 }
 
 // TestReach reads from the linked program which functions the entry point reaches by calls and jumps, and which
-// functions of the runtime they call. If a new version of Go, or a change of ours, calls others, look at those first.
+// functions of the runtime they call. If a new version of Go, or a change here, calls others, look at those first.
 func TestReach(t *testing.T) {
 	testenv.Once(t)
 	testenv.NeedCheckout(t)

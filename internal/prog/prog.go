@@ -138,8 +138,8 @@ type Record struct {
 	Op    uint32 // which operation failed
 }
 
-// Process is the process id that a RecordPid tells, 0 if there is none. What is no process id is none: kill(2) takes a
-// number above 31 bits for a negative one, and -1 for every process.
+// Process is the process id in a RecordPid, 0 if there is none. A number that is no process id counts as none: kill(2)
+// takes a number above 31 bits for a negative one, and -1 for every process.
 func (r *Record) Process() int {
 	if r.Errno != 0 || r.Value > 1<<31-1 {
 		return 0

@@ -9,7 +9,7 @@
 //
 //  1. It walks through all of the directory. If something is mounted in it, the call fails with EBUSY, and nothing was
 //     done.
-//  2. It makes a tree under a temporary name (Prefix) beside the new name: directories anew, with their mode, times,
+//  2. It makes a tree under a temporary name (Prefix) beside the new name: new directories, with their mode, times,
 //     attributes and access control lists, and everything else by link(2), so that files keep their identity.
 //  3. One rename puts that tree in place, as the flags of the call say.
 //  4. It removes the old names. It moves what somebody made or replaced there meanwhile. Where somebody made something

@@ -13,9 +13,8 @@ type Limit struct{ Soft, Hard uint64 }
 
 var atStart = get()
 
-// NoFile is the limit of open files that commands are to have, where it is not the
-// process's own: the one that the process was executed with, unless the program has
-// set another one since.
+// NoFile is the limit of open files that commands are to have, where it is not the process's own: the one that the
+// process was executed with, unless the program has set another one since.
 func NoFile() (limit Limit, ok bool) {
 	now := get()
 	return atStart, now.Hard == atStart.Hard && now.Soft+1 >= now.Hard && atStart.Soft < now.Soft

@@ -112,9 +112,7 @@ func (c *Classifier) oldLinks() *links {
 }
 
 // isKnown reports whether a pattern may begin with a name.
-func isKnown(name string) bool {
-	return !names().at(fold(name), func(*pattern) bool { return false })
-}
+func isKnown(name string) bool { return !names().at(fold(name), func(*pattern) bool { return false }) }
 
 // leadLinks follows links with known names at the top of a root, and in directories with known names.
 func (c *Classifier) leadLinks(root string, list []string) {

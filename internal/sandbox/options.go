@@ -10,11 +10,10 @@ import (
 // Options of an nsexec.Cmd. The zero Options change nothing.
 type Options struct {
 	// Deadline is when the command is asked to end (SIGTERM). Cmd.WaitDelay later everything in the sandbox is
-	// killed. PID
-	// 1 does that, even if this program is stopped, and for processes in other process groups, too. If the PID namespace
-	// is shared (see Reaper), only the command is ended. It does not work with AsPID1, or if a filter keeps PID 1
-	// from waiting. PID 1 also kills at the deadline of a context: at once with the default Cancel, otherwise after
-	// WaitDelay. Zero: there is none.
+	// killed. PID 1 does that, even if this program is stopped, and for processes in other process groups, too. If
+	// the PID namespace is shared (see Reaper), only the command is ended. It does not work with AsPID1, or if a
+	// filter keeps PID 1 from waiting. PID 1 also kills at the deadline of a context: at once with the default
+	// Cancel, otherwise after WaitDelay. Zero: there is none.
 	Deadline time.Time
 	// TimedOut says, after Wait, that PID 1 ended the command because of the Deadline.
 	TimedOut bool
@@ -22,7 +21,7 @@ type Options struct {
 	Join Join
 	// Supervisor decides about some system calls outside the sandbox. Nil: there is none.
 	Supervisor *Supervisor
-	// Observer is told of system calls about which a Supervisor that comes later does not decide. Nil: there is
+	// Observer receives system calls about which a Supervisor that comes later does not decide. Nil: there is
 	// none.
 	Observer *Observer
 	// Gate is called by Start, in a goroutine of its own, while the sandbox is set up. The command is executed only

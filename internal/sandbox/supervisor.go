@@ -84,7 +84,7 @@ type Socket struct {
 	Backlog int
 }
 
-// An Observer is told of system calls by the Supervisor, because a process can have only one listener.
+// An Observer gets system calls from the Supervisor, because a process can have only one listener.
 type Observer struct {
 	// Filter decides about calls that the Supervisor's Filter would allow.
 	Filter []unix.SockFilter
@@ -97,6 +97,6 @@ type Observer struct {
 	// readable. Nil: the Supervisor waits itself.
 	Next func(l notify.Listener, stop int) *notify.Notification
 	// Answers reports whether Handle does more with a call that other filters allow than let the kernel carry it
-	// out. Nil: it does not, and the Observer may be told of execve(2).
+	// out. Nil: it does not, and the Observer may receive execve(2).
 	Answers func(nr int32) bool
 }

@@ -66,8 +66,7 @@ const (
 	// escapeTime is how long after the Escape character the rest of a key may come.
 	escapeTime = 40 * time.Millisecond
 
-	// stopTime is how long after SIGTSTP nothing is done, if nobody says that it is
-	// over before.
+	// stopTime is how long after SIGTSTP nothing is done, if nobody says that it is over before.
 	stopTime = 500 * time.Millisecond
 )
 
@@ -84,7 +83,7 @@ func Open() (*Screen, error) {
 		tty: tty, colours: os.Getenv("NO_COLOR") == "",
 		events: make(chan Event, 64), signals: make(chan os.Signal, 16), stop: make(chan struct{}), continued: make(chan struct{}, 1),
 	}
-	// First, so that none ends the program while the terminal is ours. Not SIGTSTP: once it was
+	// First, so that none ends the program while the program uses the terminal. Not SIGTSTP: once it was
 	// asked for, the runtime never again lets it stop the program.
 	signal.Notify(s.signals, unix.SIGWINCH, unix.SIGCONT, unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT)
 	if err := s.enter(unix.TCSETSF); err != nil {

@@ -64,7 +64,7 @@ func (f *Filter) Allow() { f.Add(Return, 0, 0, Allow) }
 // Notify ends by asking the listener.
 func (f *Filter) Notify() { f.Add(Return, 0, 0, Notify) }
 
-// Refuse ends with an error. 0: the call does nothing, and is told that it was done.
+// Refuse ends with an error. 0: the call does nothing, and succeeds.
 func (f *Filter) Refuse(e unix.Errno) { f.Add(Return, 0, 0, Refuse|uint32(e)) }
 
 // When adds what body adds for values for which the jump is taken.

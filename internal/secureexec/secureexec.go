@@ -37,9 +37,8 @@ func marked(vector []uintptr) bool {
 	return true // no kernel leaves it out
 }
 
-// OnStack is On for a process in which the Go runtime has not started. stack is as the
-// kernel made it: the number of arguments, the arguments, a null pointer, the environment, a
-// null pointer, the auxiliary vector.
+// OnStack is On for a process in which the Go runtime has not started. stack is as the kernel made it: the number of
+// arguments, the arguments, a null pointer, the environment, a null pointer, the auxiliary vector.
 //
 //go:nosplit
 //go:norace

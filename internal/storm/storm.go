@@ -55,8 +55,7 @@ func helper(args []string) error {
 	return work(n[0], n[1], n[2])
 }
 
-// work makes so many files in so many directories below the current one, where others
-// with other numbers do the same.
+// work makes so many files in so many directories below the current one, where others with other numbers do the same.
 func work(number, dirs, files int) error {
 	const deep = 8
 	per := files / dirs
@@ -116,8 +115,7 @@ type Storm struct {
 	gates []io.Closer
 }
 
-// Start starts the processes, which wait for Run: for that many files in that many
-// directories below dir.
+// Start starts the processes, which wait for Run: for that many files in that many directories below dir.
 func Start(dir string, dirs, files int) (*Storm, error) {
 	s := &Storm{}
 	for n := range Processes {

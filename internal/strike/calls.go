@@ -56,8 +56,7 @@ var (
 	twoPaths = []arg{{pathAt, 1}, {pathAt, 3}}
 )
 
-// calls are the system calls that count, by number; calls_amd64.go has those that only
-// that architecture has.
+// calls are the system calls that count, by number; calls_amd64.go has those that only that architecture has.
 var calls = map[uintptr]form{
 	unix.SYS_OPENAT:  {"openat", opens, []arg{{pathAt, 1}, {flags, 2}}},
 	unix.SYS_OPENAT2: {"openat2", opens, []arg{{pathAt, 1}, {flagsIn, 2}}},
@@ -175,8 +174,7 @@ func fileOf(tid int, fd uint64) string {
 	return to
 }
 
-// of reports the kind of a call with these arguments: zero if it does not count after
-// all.
+// of reports the kind of a call with these arguments: zero if it does not count after all.
 func (f form) of(c Call, args [6]uint64) kind {
 	switch {
 	case f.kind&opens != 0:

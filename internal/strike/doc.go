@@ -3,8 +3,7 @@
 // Package strike runs a program and injects a fault at one of its system calls: the program is killed there, or the
 // call fails. Only tests import it; it imports nothing of this module.
 //
-// A test runs the program once without a fault, to see how many calls there are, and
-// then once for each of them:
+// A test runs the program once without a fault, to see how many calls there are, and then once for each of them:
 //
 //	whole, err := strike.Run(command(), strike.Plan{})
 //	for k := 1; k <= whole.Calls; k++ {

@@ -39,8 +39,7 @@ func Begin() error {
 	return nil
 }
 
-// End is called by the traced program: from here on its calls do not count, and none
-// fails.
+// End is called by the traced program: from here on its calls do not count, and none fails.
 func End() {
 	if filtered {
 		mark(end)
@@ -51,8 +50,7 @@ var filtered bool // Begin and End belong to one goroutine
 
 func mark(what uintptr) { _, _, _ = unix.RawSyscall(unix.SYS_PRCTL, marker, what, 0) }
 
-// filter makes the kernel stop all threads, and those to come, at the calls of the
-// table and at marks.
+// filter makes the kernel stop all threads, and those to come, at the calls of the table and at marks.
 func filter() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -13,8 +13,7 @@ const (
 	ntArmSystemCall = 0x404
 )
 
-// skip makes the system call that the thread is about to do not happen, and return
-// errno.
+// skip makes the system call that the thread is about to do not happen, and return errno.
 func skip(tid int, errno unix.Errno) error {
 	var regs unix.PtraceRegsArm64
 	if err := unix.PtraceGetRegSetArm64(tid, ntPrstatus, &regs); err != nil {

@@ -50,8 +50,7 @@ type Plan struct {
 	// something, as on a disk that is broken. False: one call fails.
 	Stay bool
 
-	// Opens counts calls that open a file and change nothing, too. False: they
-	// do not count, and do not fail.
+	// Opens counts calls that open a file and change nothing, too. False: they do not count, and do not fail.
 	Opens bool
 
 	// Trace is called with every call that counts, and its number. Nil: it is not.
@@ -73,14 +72,12 @@ var ErrNotPermitted = errors.New("processes cannot be traced here")
 // Run runs a command that was not started, until it and all that it started ended. An
 // error means that it could not be run or traced; how it ends is not an error.
 //
-// The command's SysProcAttr gets Ptrace set. Its Wait is called, and its ProcessState
-// stays nil.
+// The command's SysProcAttr gets Ptrace set. Its Wait is called, and its ProcessState stays nil.
 func Run(cmd *exec.Cmd, p Plan) (r Result, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// Only this thread is asked for as a tracer, and it is thrown away with all that it
-		// traces.
+		// Only this thread is asked for as a tracer, and it is thrown away with all that it traces.
 		runtime.LockOSThread()
 		r, err = run(cmd, p)
 	}()
@@ -360,8 +357,7 @@ func readWord(tid int, addr uint64) uint64 {
 	return *(*uint64)(unsafe.Pointer(&b[0]))
 }
 
-// readText reads a string as C has them; pages are read one by one, since the next may
-// be missing.
+// readText reads a string as C has them; pages are read one by one, since the next may be missing.
 func readText(tid int, addr uint64) string {
 	const page = 4096
 	var s []byte

@@ -25,9 +25,8 @@ func Regular(f *os.File) (st unix.Stat_t, err error) {
 	return st, err
 }
 
-// CopyData copies the content of src to the empty file dst: by reference where the file
-// system can (ioctl_ficlone(2)), else the data without the holes, in the kernel where that
-// can (copy_file_range(2), which package os calls).
+// CopyData copies the content of src to the empty file dst: by reference where the file system can (ioctl_ficlone(2)),
+// else the data without the holes, in the kernel where that can (copy_file_range(2), which package os calls).
 func CopyData(ctx context.Context, dst, src *os.File) (size int64, err error) {
 	st, err := Regular(src)
 	if err != nil {

@@ -66,8 +66,7 @@ func OwnFile(dir FD, name string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// Names lists the directory that fd is open on, unsorted, without "." and "..". buf is room
-// for the kernel's answers.
+// Names lists the directory that fd is open on, unsorted, without "." and "..". buf is room for the kernel's answers.
 func Names(fd int, buf []byte) ([]string, error) { return SomeNames(fd, buf, math.MaxInt) }
 
 // SomeNames is Names for a directory that can have any number of names: where there are more than most, it stops, and
@@ -108,8 +107,7 @@ func EachName(fd int, buf []byte) iter.Seq2[[]string, error] {
 }
 
 // Mkdir is mkdirat(2) for a directory that its owner uses, whatever the umask keeps from others: some scripts set one
-// of
-// 0177, for files.
+// of 0177, for files.
 func Mkdir(dir int, name string, perm uint32) error {
 	if err := unix.Mkdirat(dir, name, perm); err != nil {
 		return err

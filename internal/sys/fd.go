@@ -86,8 +86,7 @@ func Wait(pid int) (status unix.WaitStatus) {
 	return status
 }
 
-// Send sends one message with descriptors; a closed other end is EPIPE, not a
-// signal.
+// Send sends one message with descriptors; a closed other end is EPIPE, not a signal.
 func (f FD) Send(b []byte, fds ...int) error { return f.send(b, fds, 0) }
 
 // TrySend is Send without waiting: EAGAIN where there is no room for the message.

@@ -12,7 +12,7 @@ import (
 var ErrKernelFS = errors.New("it is a file system of the kernel, such as /proc, and holds no files of programs")
 
 // InKernelFS reports whether a directory lies in a file system with which the kernel shows its own state: writing there
-// changes the machine, and nothing in it can be copied or kept apart. What cannot be told is none.
+// changes the machine, and nothing in it can be copied or kept apart. If statfs(2) fails, the answer is no.
 func InKernelFS(dir FD) bool {
 	var st unix.Statfs_t
 	if Retry(func() error { return unix.Fstatfs(int(dir), &st) }) != nil {

@@ -28,9 +28,7 @@ const (
 )
 
 // refusal reports whether e is what a system call says that is not there, or that a filter refuses.
-func refusal(e syscall.Errno) bool {
-	return e == unix.ENOSYS || e == unix.EPERM || e == unix.EACCES
-}
+func refusal(e syscall.Errno) bool { return e == unix.ENOSYS || e == unix.EPERM || e == unix.EACCES }
 
 const noFD = ^uintptr(0)
 
@@ -137,7 +135,7 @@ func Fsync(fd int) error {
 }
 
 // Syncfs is syncfs(2), repeated when a signal interrupted it. Where that is refused all file systems are flushed, by a
-// call that tells of no errors of a disk.
+// call that reports no disk errors.
 func Syncfs(fd int) error {
 	err := Retry(func() error { return unix.Syncfs(fd) })
 	if e, ok := err.(syscall.Errno); ok && refusal(e) {

@@ -280,7 +280,7 @@ func openat(dir int, name string, flags, mode uint64) (FD, error) {
 	return fd, err
 }
 
-// mountOf says which mount something is on, by statx(2) or by what /proc tells of an open file.
+// mountOf says which mount something is on, by statx(2) or by what /proc has about an open file.
 func mountOf(dir int, name string, flags int) (id uint64, ok bool) {
 	if statxCall.state.Load() != isRefused {
 		var st unix.Statx_t

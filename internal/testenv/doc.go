@@ -1,8 +1,7 @@
 //go:build linux
 
-// Package testenv holds what tests of several packages need: leak checks, the
-// second run as an ordinary user, skips that are checked, golden files, races, trees
-// from one-line texts, and a terminal. Only tests import it.
+// Package testenv holds what tests of several packages need: leak checks, the second run as an ordinary user, skips
+// that are checked, golden files, races, trees from one-line texts, and a terminal. Only tests import it.
 //
 // A package's TestMain calls Main, which runs the tests
 //

@@ -48,9 +48,8 @@ func Golden(t testing.TB, name string, got []byte) {
 	t.Fatalf("%s has %d lines more", name, len(w)-len(g))
 }
 
-// Tree makes files in dir from one-line texts: "d/" is a directory, "f" an empty
-// file, "f: text" one with content, "a => b" a symbolic link a with the text b.
-// Parents are made as needed.
+// Tree makes files in dir from one-line texts: "d/" is a directory, "f" an empty file, "f: text" one with content, "a
+// => b" a symbolic link a with the text b. Parents are made as needed.
 func Tree(t testing.TB, dir string, lines ...string) {
 	t.Helper()
 	for _, line := range lines {
@@ -82,9 +81,8 @@ func cutAny(line string) (name, rest string, found bool) {
 	return strings.Cut(line, ": ")
 }
 
-// Dir is a temporary directory that a user without privileges can reach. It is
-// removed after the test, but not if anything is still mounted in it: that may be
-// the host's.
+// Dir is a temporary directory that a user without privileges can reach. It is removed after the test, but not if
+// anything is still mounted in it: that may be the host's.
 func Dir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "test-")

@@ -20,9 +20,8 @@ import (
 // state is what a test may leave behind, each thing as a line of text.
 type state map[string]bool
 
-// Leaks checks at the end of the test that it left nothing: no descriptor, no
-// child process, no mount, no temporary file. The cleanup functions are called
-// before, at both ends. It must be called first, so that it looks last.
+// Leaks checks at the end of the test that it left nothing: no descriptor, no child process, no mount, no temporary
+// file. The cleanup functions are called before, at both ends. It must be called first, so that it looks last.
 func Leaks(t testing.TB, cleanup ...func()) {
 	t.Helper()
 	for _, f := range cleanup {

@@ -30,12 +30,9 @@ const (
 	nobody    = 65534
 )
 
-// Main runs the tests of a package and exits. After them the cleanup functions
-// are called, and nothing may be left: no descriptor, no child process, no mount,
-// no temporary file.
-func Main(m *testing.M, cleanup ...func()) {
-	os.Exit(run(m, cleanup))
-}
+// Main runs the tests of a package and exits. After them the cleanup functions are called, and nothing may be left: no
+// descriptor, no child process, no mount, no temporary file.
+func Main(m *testing.M, cleanup ...func()) { os.Exit(run(m, cleanup)) }
 
 // MainOnce is Main for a package whose code does the same whoever runs it: root has its tests run
 // once, as root. With NSRUN_LONG it is Main.
@@ -204,8 +201,7 @@ func copyFile(to, from string, perm fs.FileMode) error {
 	return errors.Join(os.WriteFile(to, b, perm), os.Chmod(to, perm))
 }
 
-// copyPackage copies the package's files and its testdata: the checkout may be
-// where others cannot read.
+// copyPackage copies the package's files and its testdata: the checkout may be where others cannot read.
 func copyPackage(to string) error {
 	entries, err := os.ReadDir(".")
 	if err != nil {
@@ -245,8 +241,7 @@ func checked(m *testing.M, cleanup []func()) int {
 	return code
 }
 
-// ownPlace gives the tests a directory for temporary files and, as root, shared
-// mounts as most hosts have them.
+// ownPlace gives the tests a directory for temporary files and, as root, shared mounts as most hosts have them.
 func ownPlace() (tmp string, err error) {
 	if !flag.Parsed() {
 		flag.Parse()
@@ -265,8 +260,7 @@ func ownPlace() (tmp string, err error) {
 	if tmp, err = os.MkdirTemp("", "nsrun-test-"); err != nil {
 		return "", err
 	}
-	// Resolved, because tests compare paths; open to others, because tests let
-	// sandboxes with other ids in.
+	// Resolved, because tests compare paths; open to others, because tests let sandboxes with other ids in.
 	if tmp, err = filepath.EvalSymlinks(tmp); err != nil {
 		return "", err
 	}

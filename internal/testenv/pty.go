@@ -46,8 +46,7 @@ func NewTerminal(t testing.TB) *Terminal {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A key that sends a signal must not throw away what was printed meanwhile:
-	// the test waits for it.
+	// A key that sends a signal must not throw away what was printed meanwhile: the test waits for it.
 	mode, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
 	if err == nil {
 		mode.Lflag |= unix.NOFLSH
@@ -95,8 +94,7 @@ func (p *Terminal) Close() {
 // Slave is the end that programs use.
 func (p *Terminal) Slave() *os.File { return p.slave }
 
-// Attach makes the terminal the command's controlling terminal and its three
-// descriptors, in a session of its own.
+// Attach makes the terminal the command's controlling terminal and its three descriptors, in a session of its own.
 func (p *Terminal) Attach(c *exec.Cmd) {
 	c.Stdin, c.Stdout, c.Stderr = p.slave, p.slave, p.slave
 	if c.SysProcAttr == nil {
@@ -120,8 +118,7 @@ func (p *Terminal) Screen() string {
 	return p.screen.String()
 }
 
-// Ended reports whether all ends that programs use are closed, the test's too, and everything
-// was read.
+// Ended reports whether all ends that programs use are closed, the test's too, and everything was read.
 func (p *Terminal) Ended() bool {
 	select {
 	case <-p.done:

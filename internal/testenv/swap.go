@@ -19,9 +19,8 @@ import (
 // A Pair are two names in a directory of an attacker's.
 type Pair struct{ A, B string }
 
-// Swap exchanges the names of each pair until the test's end. Between two rounds it
-// sleeps for less than what it takes to start a sandbox: often enough to be in
-// between a look and a use, and the machine has time for others.
+// Swap exchanges the names of each pair until the test's end. Between two rounds it sleeps for less than what it takes
+// to start a sandbox: often enough to be in between a look and a use, and the machine has time for others.
 func Swap(t testing.TB, pairs ...Pair) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -49,9 +48,8 @@ func Swap(t testing.TB, pairs ...Pair) {
 // processor, the two sides seldom meet.
 const RaceTime = Patience
 
-// Fooled is the control of a race: whoever looks first and then uses what he saw
-// is fooled by Swap. use is called where look was content, and says whether it got
-// something else.
+// Fooled is the control of a race: whoever looks first and then uses what he saw is fooled by Swap. use is called where
+// look was content, and says whether it got something else.
 func Fooled(t testing.TB, look, use func() bool) {
 	t.Helper()
 	end := time.Now().Add(RaceTime)

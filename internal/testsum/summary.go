@@ -27,8 +27,7 @@ type summary struct {
 // A key is a test while it runs.
 type key struct{ pkg, test string }
 
-// read takes all events of one `go test`, and writes to out what that would have written
-// without -json and -v.
+// read takes all events of one `go test`, and writes to out what that would have written without -json and -v.
 func (s *summary) read(events io.Reader, out io.Writer) error {
 	said := map[key][]string{} // what tests that did not end yet wrote, a package by itself as the test ""
 	lines := bufio.NewScanner(events)
@@ -82,8 +81,7 @@ func (s *summary) test(e event, said map[key][]string, k key) {
 	delete(said, k)
 }
 
-// closing is what of a package's output is shown: all of one that failed, of others the line
-// that go test ends with.
+// closing is what of a package's output is shown: all of one that failed, of others the line that go test ends with.
 func closing(said []string, failed bool) string {
 	var b strings.Builder
 	for _, line := range said {
@@ -131,8 +129,7 @@ func reason(said []string) (why string, elsewhere bool) {
 	return "other reasons", false
 }
 
-// hints are the commands that run what was skipped, by reason. Of others this machine or its
-// kernel has none.
+// hints are the commands that run what was skipped, by reason. Of others this machine or its kernel has none.
 var hints = map[string]string{"root": "sudo make test", "long": "make test-long"}
 
 // installable are features that `make deps` installs.

@@ -1,9 +1,8 @@
 // Package textdiff compares texts by lines: it finds the differences, writes them as a unified diff
 // or as a patch that git apply takes, and merges two changes of one text.
 //
-// The texts may be hostile. The time is bounded: it is about proportional to the sizes, whatever
-// the texts are. The price is that two texts with little in common may be shown as one replaced by
-// the other. The result is still exact.
+// The texts may be hostile. The time is bounded: it is about proportional to the sizes, whatever the texts are. The
+// price is that two texts with little in common may be shown as one replaced by the other. The result is still exact.
 //
 // It finds the shortest difference of two sequences with go-udiff, and knows no sessions, files
 // or terminals. RATIONALE.md says why merging and hunks are not the library's.
@@ -17,14 +16,10 @@ const (
 	MaxLines = 1 << 20
 )
 
-// IsText reports whether data looks like text, by git's rule: no NUL among the first
-// 8000 bytes.
-func IsText(data []byte) bool {
-	return bytes.IndexByte(data[:min(len(data), 8000)], 0) < 0
-}
+// IsText reports whether data looks like text, by git's rule: no NUL among the first 8000 bytes.
+func IsText(data []byte) bool { return bytes.IndexByte(data[:min(len(data), 8000)], 0) < 0 }
 
-// Comparable reports whether two contents are texts, and small enough to be compared by
-// lines.
+// Comparable reports whether two contents are texts, and small enough to be compared by lines.
 func Comparable(old, new []byte) bool {
 	for _, data := range [...][]byte{old, new} {
 		if !IsText(data) || tooLarge(data) {

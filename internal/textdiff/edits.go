@@ -125,8 +125,7 @@ func (d *differ) anchors(r edit) (list []pair, common bool) {
 		d.at[n] = int32(r.newStart + i)
 		common = common || d.inOld[n] > 0
 	}
-	// The longest increasing subsequence, by patience sorting: tops[k] ends the best
-	// one of length k+1.
+	// The longest increasing subsequence, by patience sorting: tops[k] ends the best one of length k+1.
 	var once []pair
 	var before, tops []int // indices into once
 	for i, n := range a {

@@ -21,7 +21,7 @@ const (
 	dropsAttr // removes an extended attribute
 )
 
-// A call is a system call that the Deputy is told of. Arguments are numbered from 0; noArg means that there is none.
+// A call is a system call that the Deputy receives. Arguments are numbered from 0; noArg means that there is none.
 type call struct {
 	nr    int
 	deed  deed

@@ -105,7 +105,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// TestLoopbackOf: what stands for an address on a socket is a loopback address of its family.
+// TestLoopbackOf: the address that replaces an address on a socket is a loopback address of its family.
 func TestLoopbackOf(t *testing.T) {
 	for _, c := range []struct {
 		domain, only int
@@ -137,7 +137,7 @@ func TestLoopbackOf(t *testing.T) {
 	}
 }
 
-// TestFindSocket: a descriptor that is no socket is none of ours, whatever number it has.
+// TestFindSocket: a descriptor that is no socket does not count as the command's, whatever number it has.
 func TestFindSocket(t *testing.T) {
 	var s sockets
 	f, err := os.Open("/dev/null")

@@ -16,7 +16,7 @@ import (
 )
 
 // Two directories hold files of all users: /dev/pts holds terminals, and /dev/shm holds what programs share by
-// shm_open(3) and sem_open(3). Landlock can allow everything in a directory, or nothing. So the Deputy is told of calls
+// shm_open(3) and sem_open(3). Landlock can allow everything in a directory, or nothing. So the Deputy receives calls
 // that open a file for reading and writing, as these functions do, and of calls that make and remove names. It answers
 // for names in these two directories:
 //

@@ -31,7 +31,7 @@ type Outside struct {
 	// Decide reports whether the command may connect to a TCP port of an address, which is not IPv4-mapped. It must
 	// not wait.
 	Decide func(to netip.AddrPort) bool
-	// Report is told of each decision about a connect(2), in the order of the calls.
+	// Report is called with each decision about a connect(2), in the order of the calls.
 	Report func(to netip.AddrPort, allowed bool)
 	// Answer answers a DNS query. Nil: the query has no answer. The context ends with the command.
 	Answer func(ctx context.Context, query []byte) []byte

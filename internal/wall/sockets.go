@@ -36,7 +36,7 @@ import (
 // The inode number tells which socket a descriptor of the command refers to. The Deputy keeps a copy of each socket
 // until the socket is connected or listens. After that, no call on the socket needs a check.
 
-// socketCalls are the calls on sockets that the Deputy is told of.
+// socketCalls are the calls on sockets that the Deputy receives.
 var socketCalls = [...]uint32{unix.SYS_SOCKET, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_CONNECT}
 
 // maxIdle is how many copies of sockets the Deputy keeps that are neither connected nor listening.

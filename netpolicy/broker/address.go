@@ -30,8 +30,7 @@ func (a *sockaddr) family() uint16 {
 	return binary.NativeEndian.Uint16(a.b[:])
 }
 
-// addrPort is the address and port; an IPv4-mapped address becomes an IPv4 one. Zero: it is
-// not a whole IP address.
+// addrPort is the address and port; an IPv4-mapped address becomes an IPv4 one. Zero: it is not a whole IP address.
 func (a *sockaddr) addrPort() netip.AddrPort {
 	port := binary.BigEndian.Uint16(a.b[2:])
 	switch {

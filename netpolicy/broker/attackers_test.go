@@ -85,7 +85,7 @@ func helpFork(args []string) int {
 }
 
 // helpSwap connects while another thread changes the address between an allowed and a denied
-// one. What it was connected to is to be seen from outside. It goes on until it was connected to each of the others.
+// one. What it was connected to is visible from outside. It goes on until it was connected to each of the others.
 func helpSwap(args []string) int {
 	allowed, denied := portOf(args[0]), portOf(args[1])
 	a := &unix.RawSockaddrInet4{Family: unix.AF_INET, Addr: [4]byte{127, 0, 0, 1}, Port: allowed}

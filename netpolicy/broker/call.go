@@ -28,8 +28,7 @@ type call struct {
 	flags    int // of the caller's open file, of IP sockets
 }
 
-// begin returns the call of which the first argument is a descriptor. Nil: the caller is gone. An
-// error is the answer.
+// begin returns the call of which the first argument is a descriptor. Nil: the caller is gone. An error is the answer.
 func (s *server) begin(n *notify.Notification) (*call, syscall.Errno) {
 	c := &call{b: s.b, s: s, l: s.l, id: n.ID, number: int(int32(n.Args[0])), old: sys.None, fresh: sys.None}
 	var e syscall.Errno

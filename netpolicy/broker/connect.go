@@ -38,8 +38,7 @@ func (s *server) connect(n *notify.Notification) {
 // answered is not an error: the caller has its answer.
 const answered = ^syscall.Errno(0)
 
-// connect decides about a connect, and does what does not take long. If later is set, a
-// goroutine owns the call.
+// connect decides about a connect, and does what does not take long. If later is set, a goroutine owns the call.
 func (c *call) connect() (e syscall.Errno, later bool) {
 	if !c.ip() {
 		if !c.b.landlock {
@@ -90,8 +89,7 @@ func (c *call) fits() bool {
 	return false
 }
 
-// tcp connects a TCP socket. If it does not belong to the network of the address, another one
-// replaces it.
+// tcp connects a TCP socket. If it does not belong to the network of the address, another one replaces it.
 func (c *call) tcp(to netip.AddrPort) (e syscall.Errno, later bool) {
 	inward := inside(to.Addr()) && !c.b.hostLoopback(to)
 	if !inward && !c.b.allowed(netpolicy.TCP, to) {
@@ -155,8 +153,7 @@ func (c *call) itself() (e syscall.Errno, later bool) {
 	if c.flags&unix.O_NONBLOCK != 0 {
 		return c.attempt(c.old), false
 	}
-	// Only other threads of the caller can see that the socket has O_NONBLOCK for a
-	// moment.
+	// Only other threads of the caller can see that the socket has O_NONBLOCK for a moment.
 	if _, e := fcntl(c.old, unix.F_SETFL, c.flags|unix.O_NONBLOCK); e != 0 {
 		return e, false
 	}
@@ -175,8 +172,7 @@ func (c *call) itself() (e syscall.Errno, later bool) {
 // restore gives the caller's own socket its flags back.
 func (c *call) restore() { _, _ = fcntl(c.old, unix.F_SETFL, c.flags) }
 
-// used is the error of a socket for a further connect(2). 0: it is not connected, or no
-// longer.
+// used is the error of a socket for a further connect(2). 0: it is not connected, or no longer.
 func (c *call) used() syscall.Errno {
 	const synSent, synRecv = 2, 3
 	switch state, e := state(c.old); {
@@ -226,8 +222,7 @@ func inside(a netip.Addr) bool {
 	return a.IsLoopback() || a.IsUnspecified() || a == address4 || a == address6
 }
 
-// The addresses of the sandbox, beside the loopback ones: the dummy address of RFC 7600,
-// and a random unique local one.
+// The addresses of the sandbox, beside the loopback ones: the dummy address of RFC 7600, and a random unique local one.
 var (
 	address4 = netip.AddrFrom4([4]byte{192, 0, 0, 8})
 	address6 = netip.AddrFrom16([16]byte{0xfd, 0x6e, 0x73, 0x72, 0x75, 0x6e, 15: 1})

@@ -15,8 +15,7 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// A registration is a socket in an epoll instance, under the caller's descriptor
-// number.
+// A registration is a socket in an epoll instance, under the caller's descriptor number.
 type registration struct {
 	instance sys.FD
 	number   int
@@ -24,8 +23,7 @@ type registration struct {
 	event    unix.EpollEvent
 }
 
-// move replaces the old socket by the fresh one in the caller's epoll
-// instances.
+// move replaces the old socket by the fresh one in the caller's epoll instances.
 func (c *call) move(numbers, polls []int) syscall.Errno {
 	if len(polls) == 0 {
 		return 0
@@ -97,9 +95,8 @@ func (t *task) registrations(poll int) (all []registration) {
 	return all
 }
 
-// swap replaces old by fresh in epoll instances. The kernel identifies a registration by the open file
-// and the number, which has to be the caller's number. So a thread that ends afterwards does it with a
-// descriptor table of its own.
+// swap replaces old by fresh in epoll instances. The kernel identifies a registration by the open file and the number,
+// which has to be the caller's number. So a thread that ends afterwards does it with a descriptor table of its own.
 func swap(regs []registration, old, fresh sys.FD) (e syscall.Errno) {
 	apart(func() { e = swapHere(regs, int(old), int(fresh)) })
 	return e

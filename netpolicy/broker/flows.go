@@ -20,8 +20,7 @@ const idle = 2 * time.Minute
 // A pair is the sender and the destination of messages.
 type pair struct{ client, to netip.AddrPort }
 
-// A flow is a pair's socket on the host, connected to the destination, so that nobody else
-// can answer.
+// A flow is a pair's socket on the host, connected to the destination, so that nobody else can answer.
 type flow struct {
 	pair
 	conn *net.UDPConn
@@ -29,8 +28,7 @@ type flow struct {
 	used time.Time       // under mu of flows
 }
 
-// flows are those of one relay. If there are too many, the least recently used one is
-// closed.
+// flows are those of one relay. If there are too many, the least recently used one is closed.
 type flows struct {
 	most int
 	// back relays one message to the client, if there is one. It is called with mu held.

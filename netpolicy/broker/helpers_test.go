@@ -484,7 +484,7 @@ func helpUnix([]string) int {
 	return 0
 }
 
-// helpBad calls with what is not an address.
+// helpBad makes calls with invalid addresses.
 func helpBad(args []string) int {
 	to := args[0]
 	fd := tcp(to)
@@ -776,7 +776,7 @@ func become(name string, args ...string) int {
 	return 1
 }
 
-// helpHello says hello to whoever connects, inside.
+// helpHello says hello to each client, inside.
 func helpHello([]string) int {
 	l := must(net.Listen("tcp4", "127.0.0.1:0"))
 	fmt.Println(l.Addr())

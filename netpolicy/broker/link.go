@@ -90,9 +90,7 @@ func (m *messages) begin(kind, flags uint16) {
 }
 
 // finish says how long the message is.
-func (m *messages) finish() {
-	binary.NativeEndian.PutUint32(m.b[m.at:], uint32(len(m.b)-m.at))
-}
+func (m *messages) finish() { binary.NativeEndian.PutUint32(m.b[m.at:], uint32(len(m.b)-m.at)) }
 
 // open begins an attribute that holds others.
 func (m *messages) open(kind uint16) (at int) {

@@ -102,8 +102,7 @@ func headers(a netip.Addr) int {
 	return etherSize + ip6Size + udpSize
 }
 
-// udp writes the headers of a message into frame, which has the payload
-// already.
+// udp writes the headers of a message into frame, which has the payload already.
 func udp(frame []byte, from, to netip.AddrPort) {
 	segment := frame[headers(to.Addr())-udpSize:]
 	binary.BigEndian.PutUint16(segment, from.Port())

@@ -71,8 +71,7 @@ func (r *relay) send(d *datagram) {
 
 func (r *relay) refuse(d *datagram) { _, _ = r.link.Write(unreachable(d)) }
 
-// flow returns the flow of a message. Nil: it is not allowed. An existing flow was allowed, and
-// stays so.
+// flow returns the flow of a message. Nil: it is not allowed. An existing flow was allowed, and stays so.
 func (r *relay) flow(d *datagram) *flow {
 	p := pair{d.from, d.to}
 	f := r.flows.get(p)

@@ -47,8 +47,7 @@ func (c *call) replace() syscall.Errno {
 	return 0
 }
 
-// find searches the caller's descriptors for the old socket, and for epoll instances in which
-// it is registered.
+// find searches the caller's descriptors for the old socket, and for epoll instances in which it is registered.
 func (c *call) find() (numbers, polls []int, e syscall.Errno) {
 	var small [64]int
 	others := small[:0]
@@ -65,9 +64,8 @@ func (c *call) find() (numbers, polls []int, e syscall.Errno) {
 	return numbers, polls, e
 }
 
-// try finds the caller's descriptors by trying the lowest numbers, which is faster than listing
-// them if they are few and low. It reports whether it found all, which it cannot know if other
-// threads may open and close some meanwhile.
+// try finds the caller's descriptors by trying the lowest numbers, which is faster than listing them if they are few
+// and low. It reports whether it found all, which it cannot know if other threads may open and close some meanwhile.
 func (c *call) try(others []int) (numbers, rest []int, ok bool) {
 	left := c.task.open()
 	if left > cap(others) || !c.b.kcmp || !c.task.alone() {
@@ -137,9 +135,7 @@ const maxSame = 64
 
 // gone reports whether nobody waits for the answer any more. A caller can have very many
 // descriptors, so a search through them asks now and then.
-func (c *call) gone(step int) bool {
-	return step%256 == 255 && (c.b.ending() || !c.l.Valid(c.id))
-}
+func (c *call) gone(step int) bool { return step%256 == 255 && (c.b.ending() || !c.l.Valid(c.id)) }
 
 // same reports whether a descriptor of the caller is the old socket.
 func (c *call) same(number int) bool {

@@ -13,10 +13,9 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// A seed makes sockets in the sandbox's network namespace, where a process outside cannot make
-// any. It has two sockets of one family, which the sandbox made before the command ran. One listens for
-// a moment, and the other connects to it. The accepted socket belongs to that namespace, too, and is
-// like new after a disconnect.
+// A seed makes sockets in the sandbox's network namespace, where a process outside cannot make any. It has two sockets
+// of one family, which the sandbox made before the command ran. One listens for a moment, and the other connects to it.
+// The accepted socket belongs to that namespace, too, and is like new after a disconnect.
 type seed struct {
 	mu               sync.Mutex
 	domain           int

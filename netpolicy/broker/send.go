@@ -16,11 +16,10 @@ const (
 	maxMessages   = 1024 // UIO_MAXIOV
 )
 
-// Messages with an address of their own are only checked here, so that denied ones fail
-// at once, with an error. It does not matter if the caller changes the address
-// afterwards: the sandbox never has a host socket that could send anywhere, the relay
-// checks what leaves again, and a message that would be a connect (MSG_FASTOPEN) is visible
-// in a register.
+// Messages with an address of their own are only checked here, so that denied ones fail at once, with an error. It does
+// not matter if the caller changes the address afterwards: the sandbox never has a host socket that could send
+// anywhere, the relay checks what leaves again, and a message that would be a connect (MSG_FASTOPEN) is visible in a
+// register.
 
 // Programs give connected TCP sockets an address too, which the kernel ignores.
 

@@ -12,10 +12,9 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// socket answers socket(2) for TCP with a socket of the host's network, because most connect there.
-// If it is used inside the sandbox, connect, bind and listen replace it by one of the sandbox. If
-// the last socket was used inside, this one probably will be, too, and the kernel makes it
-// there.
+// socket answers socket(2) for TCP with a socket of the host's network, because most connect there. If it is used
+// inside the sandbox, connect, bind and listen replace it by one of the sandbox. If the last socket was used inside,
+// this one probably will be, too, and the kernel makes it there.
 func (s *server) socket(n *notify.Notification) {
 	if s.inward {
 		s.l.Proceed(n.ID)

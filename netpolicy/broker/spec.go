@@ -16,8 +16,7 @@ type Options struct {
 	// Report is called for each decision that had an effect: for each connect, each UDP message
 	// with an address of its own, and each UDP flow. Nil: it is not called.
 	Report func(p netpolicy.Proto, to netip.AddrPort, allowed bool)
-	// HostLoopback reports whether a loopback address is the host's, not the sandbox's, for TCP.
-	// Nil: none is.
+	// HostLoopback reports whether a loopback address is the host's, not the sandbox's, for TCP. Nil: none is.
 	HostLoopback func(to netip.AddrPort) bool
 	// LocalUDP are UDP ports of loopback addresses that are the host's, not the sandbox's, if
 	// Decide allows them: at most MaxLocalUDP. Nil: none.

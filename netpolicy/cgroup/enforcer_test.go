@@ -124,7 +124,7 @@ func TestAllowAll(t *testing.T) {
 	}
 }
 
-// TestResolver: one address and port more, that nobody is told of.
+// TestResolver: the resolver's address and port are allowed too, and never reported.
 func TestResolver(t *testing.T) {
 	leaks(t)
 	p := load(t)

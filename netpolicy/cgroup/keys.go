@@ -14,9 +14,8 @@ import (
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
-// Keys of the maps, as bpf/enforce.c has them. What the kernel compares bit by bit is in network byte
-// order; numbers of generations and sets are ours, in the byte order of all machines that the
-// programs are compiled for.
+// Keys of the maps, as bpf/enforce.c has them. What the kernel compares bit by bit is in network byte order; numbers of
+// generations and sets are ours, in the byte order of all machines that the programs are compiled for.
 
 type blockKey [24]byte // struct block
 

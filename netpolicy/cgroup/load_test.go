@@ -12,7 +12,7 @@ import (
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
-// TestRefused: a caller without the right to load programs is told what is needed.
+// TestRefused: for a caller without the right to load programs, the error says what is needed.
 func TestRefused(t *testing.T) {
 	testenv.Leaks(t)
 	testenv.NeedUser(t)

@@ -16,8 +16,7 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Programs are the BPF programs with their maps, attached to a cgroup of their own. They serve any number
-// of sandboxes.
+// Programs are the BPF programs with their maps, attached to a cgroup of their own. They serve any number of sandboxes.
 type Programs struct {
 	top   *cgroups.Group
 	maps  maps
@@ -101,8 +100,7 @@ func (m *maps) create() error {
 	return nil
 }
 
-// A loader has the kernel verify, compile and attach the programs. The first takes the time, so several
-// threads do it.
+// A loader has the kernel verify, compile and attach the programs. The first takes the time, so several threads do it.
 type loader struct {
 	maps   *maps
 	cgroup int

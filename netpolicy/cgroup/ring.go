@@ -11,9 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A ring is a map of kind RINGBUF: the kernel writes records, one reader takes them. Its memory is a
-// page with how far the reader is, one with how far the writers are, and the records, twice one
-// after the other, so that none is cut.
+// A ring is a map of kind RINGBUF: the kernel writes records, one reader takes them. Its memory is a page with how far
+// the reader is, one with how far the writers are, and the records, twice one after the other, so that none is cut.
 type ring struct {
 	file     *os.File // for waiting
 	conn     syscall.RawConn

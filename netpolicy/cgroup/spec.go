@@ -41,11 +41,9 @@ type Decision struct {
 	PID     int // of the process, as the host numbers it; 0 for packets
 }
 
-// Options of an Enforcer. With the zero Options a sandbox reaches what the table allows, and
-// nothing else.
+// Options of an Enforcer. With the zero Options a sandbox reaches what the table allows, and nothing else.
 type Options struct {
-	// Resolver is the DNS server that the sandbox may query, in addition to what the table allows.
-	// Zero: none.
+	// Resolver is the DNS server that the sandbox may query, in addition to what the table allows. Zero: none.
 	Resolver netip.AddrPort
 	// Publish are TCP ports on which this host can reach servers inside. Nil: none.
 	Publish []uint16

@@ -32,7 +32,7 @@ const abstractName = "@nsrun-test-abstract"
 // hostFiles is the host's file system, read-only.
 var hostFiles = mounts.Plan{mounts.ROBind("/", "/"), mounts.Dev("/dev"), mounts.Proc("/proc")}
 
-// patience is how long one waits for what is not to come.
+// patience is how long a test waits for something that must not happen.
 const patience = 300 * time.Millisecond
 
 // leaks checks that the test leaves nothing.

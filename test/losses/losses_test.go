@@ -552,7 +552,7 @@ func TestKilled(t *testing.T) {
 	})
 }
 
-// words are all texts that files in directories have, whoever wrote them, by what they begin with.
+// words are all texts of files in directories, by their beginning, whoever wrote them.
 func (w *world) words(begin string, dirs ...string) map[string]bool {
 	w.t.Helper()
 	found := map[string]bool{}
@@ -571,7 +571,7 @@ func (w *world) words(begin string, dirs ...string) map[string]bool {
 	return found
 }
 
-// kept is what sessions keep of what is in the way of an undo.
+// kept has the newer versions that an undo moved aside.
 func (w *world) kept() []string {
 	list, _ := filepath.Glob(filepath.Join(w.state, "nsrun/sessions/*/tx/kept-*"))
 	return list

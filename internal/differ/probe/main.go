@@ -1,7 +1,7 @@
 //go:build linux
 
 // Probe prints what a process can find out about its sandbox, as one JSON object of strings. The
-// differential test runs it inside of bubblewrap's sandboxes and of ours.
+// differential test runs it in bubblewrap's sandboxes and in nsrun's.
 //
 //	probe [ROOT DEVICES]    the facts; files are listed of directories that lie
 //	                        below ROOT in their file system, and of file systems
@@ -87,8 +87,7 @@ func main() {
 	}
 }
 
-// unshare tries to make a user namespace in a process of its own: one with several
-// threads cannot.
+// unshare tries to make a user namespace in a process of its own: one with several threads cannot.
 func unshare() {
 	_, err := syscall.ForkExec("/proc/self/exe", []string{"probe", "exit", "0"},
 		&syscall.ProcAttr{Sys: &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER}})

@@ -1,7 +1,6 @@
-// Gen turns the object that bpf2go made into the files that package cgroup loads: code.bin, with
-// all instructions one after the other, and code.go, which says where each program begins and where
-// it names a map. Reading the object itself when a sandbox starts would take longer than loading
-// it.
+// Gen turns the object that bpf2go made into the files that package cgroup loads: code.bin, with all instructions one
+// after the other, and code.go, which says where each program begins and where it names a map. Reading the object
+// itself when a sandbox starts would take longer than loading it.
 package main
 
 import (

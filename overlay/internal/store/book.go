@@ -22,9 +22,8 @@ func Pending(state *tree.Handle, id string) bool {
 	return unix.Faccessat(int(state.FD), PendingName+"/"+id, unix.F_OK, 0) == nil
 }
 
-// A Book records what has to be done after a crash of the process that has the session open:
-// its entry in the list of sessions to recover, and the modes of directories that are
-// changed for a while.
+// A Book records what has to be done after a crash of the process that has the session open: its entry in the list of
+// sessions to recover, and the modes of directories that are changed for a while.
 type Book struct {
 	State *tree.Handle // the directory of all sessions
 	Dir   *tree.Handle // the session's; nil: it is closed
@@ -103,8 +102,7 @@ type BookEntry struct {
 	Mode  uint32 `json:"mode"` // what it is to get back
 }
 
-// Note writes an entry into the book before a mode is changed. Call Unnote when the mode
-// was restored.
+// Note writes an entry into the book before a mode is changed. Call Unnote when the mode was restored.
 func (b *Book) Note(e BookEntry) error {
 	line, err := json.Marshal(e)
 	if err != nil {
@@ -134,8 +132,7 @@ func (b *Book) Note(e BookEntry) error {
 	return nil
 }
 
-// Unnote says that the modes of n noted objects were restored. When all were, the book is
-// removed.
+// Unnote says that the modes of n noted objects were restored. When all were, the book is removed.
 func (b *Book) Unnote(n int) {
 	if n == 0 {
 		return

@@ -79,8 +79,7 @@ func kernelOwn(at string) bool {
 	return ok && strings.Count(layer, "/") == 1 && (strings.HasPrefix(layer, "work/") || strings.HasPrefix(layer, ScratchName+"/work"))
 }
 
-// HoldsData reports whether a session directory has anything that a new session does not
-// have.
+// HoldsData reports whether a session directory has anything that a new session does not have.
 func HoldsData(d *tree.Handle) (bool, error) {
 	names, err := d.Names()
 	if err != nil {

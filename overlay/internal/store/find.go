@@ -12,8 +12,7 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// SessionNames lists the sessions in a state directory, the oldest first; those
-// of one second in no certain order.
+// SessionNames lists the sessions in a state directory, the oldest first; those of one second in no certain order.
 func SessionNames(state *tree.Handle) ([]string, error) {
 	all, err := state.Names()
 	if err != nil {
@@ -37,9 +36,8 @@ const ErrNoSession = noSession("no such session")
 // shortest is how many characters of a session's random part mean it.
 const shortest = 4
 
-// FindSession returns the name of the session that id means: its name, its
-// beginning, its end or the beginning of its random part, both of at least four
-// characters, or "last".
+// FindSession returns the name of the session that id means: its name, its beginning, its end or the beginning of its
+// random part, both of at least four characters, or "last".
 func FindSession(state *tree.Handle, id string) (string, error) {
 	names, err := SessionNames(state)
 	if err != nil {

@@ -14,11 +14,10 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// LastName is the file with the command with which a session was last resumed, as a line
-// of JSON. Anything after that line is the rest of a longer one. Its modification time is
-// the time of that command. The file is overwritten in place, because on some file systems
-// replacing it takes longer than a short command. No change depends on it; a line that is
-// cut off is ignored.
+// LastName is the file with the command with which a session was last resumed, as a line of JSON. Anything after that
+// line is the rest of a longer one. Its modification time is the time of that command. The file is overwritten in
+// place, because on some file systems replacing it takes longer than a short command. No change depends on it; a line
+// that is cut off is ignored.
 const LastName = "last.json"
 
 // CommandMost is how much of a command is kept, in bytes. LastMost limits the file.

@@ -11,15 +11,13 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// Whoever changes the directory of a session holds its lock. The owner uses the session, and
-// holds the lock from Create or Open until Close. A caretaker holds it for a moment, to recover
-// or remove a session that nobody uses, or to begin another session on it. A caretaker never
-// waits, and skips sessions that are locked. An owner waits for a caretaker, so that nobody is
-// told that a session is in use when it is not.
+// Whoever changes the directory of a session holds its lock. The owner uses the session, and holds the lock from Create
+// or Open until Close. A caretaker holds it for a moment, to recover or remove a session that nobody uses, or to begin
+// another session on it. A caretaker never waits, and skips sessions that are locked. An owner waits for a caretaker,
+// so that nobody is told that a session is in use when it is not.
 //
-// It is a lock of the open file description, like that of flock(2), so it also works between
-// goroutines. Unlike that one, it can be tested without taking it, and it has a range, which
-// tells an owner from a caretaker.
+// It is a lock of the open file description, like that of flock(2), so it also works between goroutines. Unlike that
+// one, it can be tested without taking it, and it has a range, which tells an owner from a caretaker.
 
 const LockName = "lock"
 

@@ -38,8 +38,7 @@ const (
 const (
 	MetaName    = "session.json"
 	MetaVersion = 1
-	// MetaMost bounds the file, in bytes: a partial commit of some hundred
-	// thousand paths fits.
+	// MetaMost bounds the file, in bytes: a partial commit of some hundred thousand paths fits.
 	MetaMost = 256 << 20
 )
 
@@ -97,14 +96,12 @@ func (r Root) Check(h *tree.Handle) error {
 	return err
 }
 
-// Settled is written for each path of a partial commit. The commit caused the new
-// ctime of the project's object, so it is no conflict, and the session's object is
-// no longer a change.
+// Settled is written for each path of a partial commit. The commit caused the new ctime of the project's object, so it
+// is no conflict, and the session's object is no longer a change.
 type Settled struct {
 	Root int  `json:"root"` // index into Roots
 	Path Text `json:"path"`
-	// Lower is the ctime of the project's object, in nanoseconds since 1970.
-	// Zero: there is none.
+	// Lower is the ctime of the project's object, in nanoseconds since 1970. Zero: there is none.
 	Lower int64 `json:"lower,omitempty"`
 	// Upper is the ctime of the session's object. Zero: there is none.
 	Upper int64 `json:"upper,omitempty"`
@@ -120,8 +117,7 @@ type SettledFile struct {
 	Ctime int64  `json:"ctime"` // nanoseconds since 1970
 }
 
-// DecodeMeta reads a meta file's content and checks everything that is used as
-// a path or an index later.
+// DecodeMeta reads a meta file's content and checks everything that is used as a path or an index later.
 func DecodeMeta(data []byte) (*Meta, error) {
 	var m Meta
 	if err := StrictJSON(data, &m); err != nil {

@@ -35,8 +35,7 @@ func UpperName(i int) string { return "upper/overlay" + strconv.Itoa(i+1) }
 
 func WorkName(i int) string { return "work/overlay" + strconv.Itoa(i+1) }
 
-// MemName is the directory of a session on which only the sandbox sees the session's
-// tmpfs.
+// MemName is the directory of a session on which only the sandbox sees the session's tmpfs.
 const MemName = "mem"
 
 const (

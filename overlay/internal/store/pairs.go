@@ -53,9 +53,8 @@ func ClearScratch(at *tree.Handle) (n int, err error) {
 	}
 }
 
-// clearPair makes a pair of directories as good as new, and reports whether it could. It cannot
-// if something was written, if the directory itself was changed, or if the kernel noted its lower
-// layer.
+// clearPair makes a pair of directories as good as new, and reports whether it could. It cannot if something was
+// written, if the directory itself was changed, or if the kernel noted its lower layer.
 func clearPair(at *tree.Handle, n int) (bool, error) {
 	up, err := at.OpenDir(ScratchUpper(n))
 	if err != nil {

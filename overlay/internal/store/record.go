@@ -47,8 +47,7 @@ func StrictJSON(data []byte, to any) error {
 	return nil
 }
 
-// Text is a string of any bytes. In JSON it is a string or, if it is not valid
-// UTF-8, an object with base64.
+// Text is a string of any bytes. In JSON it is a string or, if it is not valid UTF-8, an object with base64.
 type Text string
 
 type rawBytes struct {

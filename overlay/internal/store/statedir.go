@@ -14,8 +14,7 @@ func OpenState(path string, create bool) (real string, h *tree.Handle, err error
 	return real, &tree.Handle{FD: fd}, err
 }
 
-// OpenOwned opens a directory that must be the caller's own and writable by
-// nobody else.
+// OpenOwned opens a directory that must be the caller's own and writable by nobody else.
 func OpenOwned(at *tree.Handle, name string) (*tree.Handle, error) {
 	h, err := at.OpenDir(name)
 	if err != nil {

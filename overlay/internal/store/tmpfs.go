@@ -15,9 +15,8 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// A descriptor keeps the tmpfs when the sandbox's mount namespace is gone. A caller who may
-// not make a tmpfs starts a process in namespaces of its own, which makes one and sends the
-// descriptor.
+// A descriptor keeps the tmpfs when the sandbox's mount namespace is gone. A caller who may not make a tmpfs starts a
+// process in namespaces of its own, which makes one and sends the descriptor.
 
 // tmpfsOptions are its options, see tmpfs(5).
 var tmpfsOptions = [...][2]string{{"source", "nsrun"}, {"mode", "700"}}

@@ -11,8 +11,7 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// A Copier makes copies of objects, one after the other, in directories that nobody
-// else writes to.
+// A Copier makes copies of objects, one after the other, in directories that nobody else writes to.
 type Copier struct {
 	Ctx     context.Context
 	Lax     bool // it is no error if a copy cannot get the owner
@@ -70,9 +69,8 @@ type copiedDir struct {
 
 func (k *Copier) Close() { k.Flush.Close() }
 
-// Object copies the object name of src, which st describes, to path, relative to dir. dst
-// is the directory of path. Of a directory it makes only the directory itself, which gets
-// its attributes from FinishDirs. It returns the copy.
+// Object copies the object name of src, which st describes, to path, relative to dir. dst is the directory of path. Of
+// a directory it makes only the directory itself, which gets its attributes from FinishDirs. It returns the copy.
 func (k *Copier) Object(src Dir, name string, st Stat, dir *Handle, path string, dst *Handle) (Stat, error) {
 	_, to := SplitPath(path)
 	id := Inode{st.Dev, st.Ino}
@@ -150,8 +148,7 @@ func (k *Copier) one(src Dir, name string, st Stat, dir *Handle, path string, ds
 	return Stat{}, unix.EINVAL
 }
 
-// finishNode sets the owner, mode, time and access control list of a new symbolic link, FIFO,
-// socket or device node.
+// finishNode sets the owner, mode, time and access control list of a new symbolic link, FIFO, socket or device node.
 func (k *Copier) finishNode(dst *Handle, name string, want Stat, lists Xattrs) (Stat, error) {
 	h, err := dst.Open(name, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
@@ -172,8 +169,7 @@ func (k *Copier) finishNode(dst *Handle, name string, want Stat, lists Xattrs) (
 	return k.Finish(h, want)
 }
 
-// Finish sets time, owner and mode, in an order in which none undoes another, and returns
-// the result.
+// Finish sets time, owner and mode, in an order in which none undoes another, and returns the result.
 func (k *Copier) Finish(h *Handle, want Stat) (Stat, error) {
 	if err := h.SetMtime(want.Mtime); err != nil {
 		return Stat{}, err
@@ -268,8 +264,7 @@ func (k *Copier) Link(id Inode, dst *Handle, to string) (Stat, bool, error) {
 	return st, ok, err
 }
 
-// LinkTo makes the name to in dst for the object at path below top. It reports whether the
-// file system could do that.
+// LinkTo makes the name to in dst for the object at path below top. It reports whether the file system could do that.
 func LinkTo(top *Handle, path string, dst *Handle, to string) (Stat, bool, error) {
 	dir, name := SplitPath(path)
 	d, err := top.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)

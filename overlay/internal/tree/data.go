@@ -92,8 +92,7 @@ func WriteFull(f *Handle, p []byte, off int64) error {
 	return nil
 }
 
-// copyData copies the content of src, which st describes, to the empty file dst,
-// without the holes.
+// copyData copies the content of src, which st describes, to the empty file dst, without the holes.
 func copyData(ctx context.Context, dst, src *Handle, st Stat) error {
 	if st.Blocks*512 >= st.Size {
 		return copyRange(ctx, dst, src, 0, st.Size)

@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Diff is an object that differs between the two sides of a root, as it was found on
-// both.
+// A Diff is an object that differs between the two sides of a root, as it was found on both.
 type Diff struct {
 	At      string // relative to the root
 	Changed bool   // false: it does not differ, or not in a way that matters
@@ -54,9 +53,7 @@ type Parts struct {
 }
 
 // note evaluates the attributes of the upper object.
-func (n *Diff) note(t Traits) {
-	n.Capable, n.Origin = t.Capable, t.Origin && !n.HasLow
-}
+func (n *Diff) note(t Traits) { n.Capable, n.Origin = t.Capable, t.Origin && !n.HasLow }
 
 // A Walk compares the two sides of a root.
 type Walk struct {
@@ -127,8 +124,7 @@ func (f *frame) wake() error {
 	return nil
 }
 
-// Names lists the directory, in order. lowErr says that the project's directory could not
-// be listed.
+// Names lists the directory, in order. lowErr says that the project's directory could not be listed.
 func (f *frame) Names() (names []string, lowErr, err error) {
 	if names, err = f.up.Names(); err != nil {
 		return nil, nil, err

@@ -7,9 +7,8 @@
 // link or crossing into another mount, and compares it with what it saw before: the owner of a tree
 // may change it meanwhile (ErrMoved). Errors with a path are *fs.PathError.
 //
-// The package may import internal/sys and internal/deep. It knows no session, no journal
-// and no state directory, and writes only where its caller has opened a directory to
-// write to.
+// The package may import internal/sys and internal/deep. It knows no session, no journal and no state directory, and
+// writes only where its caller has opened a directory to write to.
 package tree
 
 import "errors"

@@ -18,11 +18,10 @@ import (
 // A Flusher collects files and directories that must be on disk before the next step, and
 // waits for all of them at once. The zero Flusher is empty. It owns its handles.
 //
-// If others have written little, whole file systems are flushed: that needs one commit of the
-// journal and one flush of the disk's cache, while each fsync(2) needs at least a flush. If
-// others have written much, that would have to wait for their data, too. Then the objects are
-// flushed one by one by several threads, because the kernel merges simultaneous requests to
-// flush a cache (block/blk-flush.c).
+// If others have written little, whole file systems are flushed: that needs one commit of the journal and one flush of
+// the disk's cache, while each fsync(2) needs at least a flush. If others have written much, that would have to wait
+// for their data, too. Then the objects are flushed one by one by several threads, because the kernel merges
+// simultaneous requests to flush a cache (block/blk-flush.c).
 type Flusher struct{ Files, Dirs []*Handle }
 
 const (
@@ -30,8 +29,7 @@ const (
 	// more, it is faster to flush their file system.
 	FsyncMost = 64
 
-	// fsyncWorth is how many bytes can be written in the time of one fsync(2): a low
-	// guess, for disks of all kinds.
+	// fsyncWorth is how many bytes can be written in the time of one fsync(2): a low guess, for disks of all kinds.
 	fsyncWorth = 128 << 10
 
 	// fsyncFew is how many objects are always flushed one by one.
@@ -143,8 +141,7 @@ func (f *Flusher) Close() {
 // Unwritten is dirty; tests replace it.
 var Unwritten = dirty
 
-// dirty returns how many bytes all file systems still have to write, and whether that is
-// known.
+// dirty returns how many bytes all file systems still have to write, and whether that is known.
 func dirty() (uint64, bool) {
 	fd, err := unix.Open("/proc/meminfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -177,11 +174,10 @@ func parseDirty(meminfo string) (bytes uint64, ok bool) {
 	return bytes, found == 2
 }
 
-// ReplaceFile replaces the content of the file name, all or nothing. Until it is complete,
-// the new file has a temporary name, which is always the same, so that crashes leave one file
-// at most. The caller makes sure that nobody else does this. If before is not nil, everything
-// in it and the content are on disk before the file gets its name; the caller then flushes the
-// directory.
+// ReplaceFile replaces the content of the file name, all or nothing. Until it is complete, the new file has a temporary
+// name, which is always the same, so that crashes leave one file at most. The caller makes sure that nobody else does
+// this. If before is not nil, everything in it and the content are on disk before the file gets its name; the caller
+// then flushes the directory.
 func (h *Handle) ReplaceFile(name string, data []byte, before *Flusher) (err error) {
 	tmp := "." + name + ".new"
 	f, err := h.Create(tmp)

@@ -14,19 +14,16 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// beneath is how everything below a root or a session directory is opened.
-// Another mount inside it is refused: an overlay does not show what is mounted
-// on its lower directory, so what is there is not what the sandbox saw.
+// beneath is how everything below a root or a session directory is opened. Another mount inside it is refused: an
+// overlay does not show what is mounted on its lower directory, so what is there is not what the sandbox saw.
 const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
 
-// A Handle is a file or directory that is open. It owns the descriptor. The nil handle owns
-// none.
+// A Handle is a file or directory that is open. It owns the descriptor. The nil handle owns none.
 type Handle struct {
 	sys.FD
 
-	// attrs are all extended attributes of a file that was readable only while it
-	// was opened: reading them needs read permission at the time of reading.
-	// Nil: they are read from the file.
+	// attrs are all extended attributes of a file that was readable only while it was opened: reading them needs
+	// read permission at the time of reading. Nil: they are read from the file.
 	attrs map[string]string
 }
 
@@ -53,8 +50,7 @@ func Openat2(at sys.FD, name string, flags, mode, resolve uint64) (*Handle, erro
 // Open opens name, a relative path, below h.
 func (h *Handle) Open(name string, flags int) (*Handle, error) {
 	if name == "." && flags&unix.O_PATH != 0 {
-		// A lookup needs search permission on h, which even its owner may not
-		// have yet.
+		// A lookup needs search permission on h, which even its owner may not have yet.
 		fd, err := unix.FcntlInt(uintptr(h.FD), unix.F_DUPFD_CLOEXEC, 0)
 		if err != nil {
 			return nil, err
@@ -253,8 +249,7 @@ func (h *Handle) Lstat(name string) (Stat, error) {
 	}
 }
 
-// zeroed returns a name that ends in a zero byte: in buf, if it is short, as nearly all
-// are.
+// zeroed returns a name that ends in a zero byte: in buf, if it is short, as nearly all are.
 func zeroed(buf *[256]byte, name string) (*byte, error) {
 	if len(name) >= len(buf) || strings.IndexByte(name, 0) >= 0 {
 		return unix.BytePtrFromString(name)

@@ -10,8 +10,7 @@ import (
 )
 
 const (
-	// MaxSights is how many names the walk looks at before it enters the first
-	// directory among them.
+	// MaxSights is how many names the walk looks at before it enters the first directory among them.
 	MaxSights = 512
 
 	// fewSights is how many names are not worth another thread.
@@ -55,8 +54,7 @@ func (w *Walk) look(f *frame, names []string, sights []sight, from, to int) {
 			continue
 		}
 		l.op, l.err = w.entry(f, names[i], l)
-		// Another commit replaces a file once. Whoever replaces it all the time must not
-		// delay the walk.
+		// Another commit replaces a file once. Whoever replaces it all the time must not delay the walk.
 		for tries := 0; l.err == ErrMoved && tries < 4; tries++ {
 			*l = sight{path: l.path, n: Diff{}}
 			l.op, l.err = w.entry(f, names[i], l)
@@ -157,8 +155,7 @@ func (w *Walk) fill(n *Diff, path string) {
 	}
 }
 
-// fillModified is fill for an object that both sides have with the same type, if there is
-// a change.
+// fillModified is fill for an object that both sides have with the same type, if there is a change.
 func (w *Walk) fillModified(n *Diff, path string) {
 	if w.Retimed != nil && n.Parts == (Parts{}) && !n.Up.IsDir() && n.Up.Mtime != n.Low.Mtime {
 		w.Retimed.Add(1)

@@ -16,10 +16,9 @@ import (
 // another inode or ctime was changed, and a missing one was deleted. The changes are stored in
 // the same packed form as an upper directory, and are then compared with the project as always.
 //
-// Somebody may write to the project while it is copied. An object that is removed is left
-// out, and one that is replaced is copied again. A file that is written to may be copied with
-// parts of both versions; if the command changes it, too, that is a conflict, because its
-// ctime is later than that of the session.
+// Somebody may write to the project while it is copied. An object that is removed is left out, and one that is replaced
+// is copied again. A file that is written to may be copied with parts of both versions; if the command changes it, too,
+// that is a conflict, because its ctime is later than that of the session.
 //
 // Each name of a file with several names is copied separately, so that a write changes only
 // one of them, as in an overlay.
@@ -104,8 +103,7 @@ func (c *projectCopier) Directory(path string, d *Handle, rec Record) error {
 	return err
 }
 
-// list copies the files of a directory, and makes the directories in it. It returns the
-// directory's own attributes.
+// list copies the files of a directory, and makes the directories in it. It returns the directory's own attributes.
 func (c *projectCopier) list(path string, d *Handle, rec Record) (Xattrs, error) {
 	from, err := c.from.At(path)
 	if err != nil {
@@ -203,8 +201,7 @@ func (c *projectCopier) Object(from Dir, name string, d *Handle, low, own *Node)
 	return true, err
 }
 
-// File copies a regular file. The copy of a file that cannot be read is empty, and cannot be
-// read either.
+// File copies a regular file. The copy of a file that cannot be read is empty, and cannot be read either.
 func (c *projectCopier) File(from Dir, name string, d *Handle, st Stat) error {
 	f, err := from.File(name, st)
 	closed := err == unix.EACCES

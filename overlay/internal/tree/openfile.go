@@ -4,10 +4,9 @@ package tree
 
 import "golang.org/x/sys/unix"
 
-// openFile opens the regular file name in the directory h for reading, if it is still
-// the object that want describes. It never blocks on a FIFO or a lease that somebody put
-// there. If unlock is not nil, and the caller owns the file but cannot read it, openFile
-// calls unlock and then makes the file readable while it opens it.
+// openFile opens the regular file name in the directory h for reading, if it is still the object that want describes.
+// It never blocks on a FIFO or a lease that somebody put there. If unlock is not nil, and the caller owns the file but
+// cannot read it, openFile calls unlock and then makes the file readable while it opens it.
 func (h *Handle) openFile(name string, want Stat, unlock func(want Stat) error) (*Handle, error) {
 	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY
 	f, err := h.Open(name, flags|unix.O_NOATIME)

@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A packed side of a root is what the session wrote, in a form that any file system can
-// hold: an index of all objects (see index.go), and the content of regular files in
-// numbered files. It never changes.
+// A packed side of a root is what the session wrote, in a form that any file system can hold: an index of all objects
+// (see index.go), and the content of regular files in numbered files. It never changes.
 
 const (
 	PackedName  = "packed"       // the directory, in the session's
@@ -61,9 +60,7 @@ type Packed struct {
 func (t *Packed) Close()            { t.H.Close() }
 func (t *Packed) Top() (Dir, error) { return &packedDir{t, t.Root}, nil }
 
-func (t *Packed) At(path string) (Dir, error) {
-	return descend(&packedDir{t, t.Root}, path)
-}
+func (t *Packed) At(path string) (Dir, error) { return descend(&packedDir{t, t.Root}, path) }
 
 type packedDir struct {
 	t *Packed

@@ -20,8 +20,7 @@ const (
 	MaxAhead = 16
 )
 
-// prefetched is a directory that was read before the walk gets there. None of its changes
-// has been yielded.
+// prefetched is a directory that was read before the walk gets there. None of its changes has been yielded.
 type prefetched struct {
 	sub    *frame
 	n      Diff // the directory, compared
@@ -32,10 +31,9 @@ type prefetched struct {
 	done   bool // all fields are valid
 }
 
-// A prefetcher reads the directories among the names of one chunk in several goroutines. The
-// walk is one of them: while another one reads the directory that the walk needs, the walk
-// reads the next one. So they wait only at the beginning and the end, because waking an idle
-// processor can take as long as reading a directory.
+// A prefetcher reads the directories among the names of one chunk in several goroutines. The walk is one of them: while
+// another one reads the directory that the walk needs, the walk reads the next one. So they wait only at the beginning
+// and the end, because waking an idle processor can take as long as reading a directory.
 type prefetcher struct {
 	w      *Walk
 	f      *frame

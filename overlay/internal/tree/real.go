@@ -21,13 +21,11 @@ type Real struct {
 	// read, because the sandboxed command may have removed its own access.
 	Unlock bool
 
-	// Book is called before the mode of the object at path, relative to the top, is
-	// changed for a while; mode is its own mode. After an error, nothing is changed.
-	// Nil: it is not called.
+	// Book is called before the mode of the object at path, relative to the top, is changed for a while; mode is
+	// its own mode. After an error, nothing is changed. Nil: it is not called.
 	Book func(path string, ino uint64, mode uint32) error
 
-	// Unbook is called when the modes of n of these objects were restored. Nil: it is
-	// not called.
+	// Unbook is called when the modes of n of these objects were restored. Nil: it is not called.
 	Unbook func(n int)
 
 	// Changed is called after the mode of a directory was changed or restored, with the
@@ -66,8 +64,7 @@ func (s Stat) closed() bool {
 	return s.Perm()&need != need && s.Owned() && !IsRoot()
 }
 
-// Open opens the directory path. If it is one of a project and may not be listed, it is
-// opened for lookups.
+// Open opens the directory path. If it is one of a project and may not be listed, it is opened for lookups.
 func (t *Real) Open(path string) (*Handle, error) { return t.openIn(t.H, path) }
 
 func (t *Real) openIn(at *Handle, path string) (*Handle, error) {
@@ -240,8 +237,7 @@ func (d *realDir) Lstat(name string) (Stat, bool, error) {
 	if !found || err != nil || !d.t.Upper || !st.IsReg() || st.Size != 0 {
 		return st, found, err
 	}
-	// A whiteout can also be an empty file with an attribute, if its directory has a
-	// mark for that.
+	// A whiteout can also be an empty file with an attribute, if its directory has a mark for that.
 	mark, err := d.mark()
 	if err != nil || mark != "x" {
 		return st, err == nil, err

@@ -14,7 +14,7 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// Each mode that is widened for a while is told before, and set back.
+// Each mode that is widened for a while is reported before, and restored.
 func TestBook(t *testing.T) {
 	if IsRoot() {
 		return // nothing is closed to root

@@ -35,9 +35,8 @@ func (s Stat) IsReg() bool  { return s.Typ() == unix.S_IFREG }
 // IsWhiteout reports whether s is the mark of overlayfs for a deleted name.
 func (s Stat) IsWhiteout() bool { return s.Typ() == unix.S_IFCHR && s.Rdev == 0 }
 
-// Same reports whether t is the object s with the same content. It tells whether
-// something was swapped or written meanwhile. It ignores the ctime, because renaming
-// an object changes that.
+// Same reports whether t is the object s with the same content. It tells whether something was swapped or written
+// meanwhile. It ignores the ctime, because renaming an object changes that.
 func (s Stat) Same(t Stat) bool {
 	return s.Ino == t.Ino && s.Dev == t.Dev && s.Typ() == t.Typ() && s.Mtime == t.Mtime &&
 		(s.IsDir() || s.Size == t.Size)
@@ -74,8 +73,7 @@ func (s Stat) FileMode() fs.FileMode {
 // IsRoot reports whether the caller can read everything, whatever its mode.
 func IsRoot() bool { return os.Geteuid() == 0 }
 
-// Owned reports whether the caller owns s, and so may change its mode even without
-// access to it.
+// Owned reports whether the caller owns s, and so may change its mode even without access to it.
 func (s Stat) Owned() bool { return int(s.UID) == os.Geteuid() }
 
 // OrMoved returns err, or ErrMoved if err is nil: for a comparison that failed or found a difference.

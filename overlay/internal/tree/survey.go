@@ -13,9 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Survey is what was found at the top of a root. A session keeps it for its next listing, as long
-// as the root has the same names. Decisions need a new one, and so do changes below a directory in
-// the root.
+// A Survey is what was found at the top of a root. A session keeps it for its next listing, as long as the root has the
+// same names. Decisions need a new one, and so do changes below a directory in the root.
 type Survey struct {
 	at    Stat     // of the root, before
 	Names []string // the wanted ones
@@ -23,8 +22,7 @@ type Survey struct {
 	Keep  bool     // a later listing can use it, see Still
 }
 
-// SurveyAge is how long before a survey the root must have changed last, so that a later change gets
-// another time.
+// SurveyAge is how long before a survey the root must have changed last, so that a later change gets another time.
 var SurveyAge = 2 * time.Second // a variable for tests
 
 func SurveyOf(d Dir, name string, want func(string) bool) (*Survey, error) {

@@ -20,9 +20,8 @@ type Tree interface {
 	Close()
 }
 
-// A Dir is a directory of one side of a root. Its content may be hostile, and may be
-// swapped at any time, so everything that is opened is compared with what Lstat returned
-// before.
+// A Dir is a directory of one side of a root. Its content may be hostile, and may be swapped at any time, so everything
+// that is opened is compared with what Lstat returned before.
 //
 // A Dir belongs to whoever opened it. What was opened below it stays valid when it is
 // closed. Its methods, except park, wake and Close, may be called by several goroutines.
@@ -48,8 +47,7 @@ type Dir interface {
 	// those of symbolic links and directories.
 	Traits(name string, want Stat) (Traits, error)
 
-	// Xattrs returns the directory's own extended attributes, those that belong to
-	// the project.
+	// Xattrs returns the directory's own extended attributes, those that belong to the project.
 	Xattrs() (Xattrs, error)
 
 	// opaque reports whether the directory hides those of lower layers at its path. The
@@ -71,8 +69,7 @@ type Dir interface {
 // An Inode tells hard links apart from copies.
 type Inode struct{ Dev, Ino uint64 }
 
-// A Twin is a name whose object in the session is equal to the project's, and
-// has other names in the session.
+// A Twin is a name whose object in the session is equal to the project's, and has other names in the session.
 type Twin struct {
 	Path string
 	Low  Stat
@@ -84,9 +81,8 @@ type Found struct {
 	Stat Stat
 }
 
-// WalkBelow calls visit for everything in the directory path of t, in path order,
-// until visit returns false. It has one directory open at a time, at any depth. With an
-// error, it returns the path of the directory.
+// WalkBelow calls visit for everything in the directory path of t, in path order, until visit returns false. It has one
+// directory open at a time, at any depth. With an error, it returns the path of the directory.
 func WalkBelow(t Tree, path string, visit func(Found) bool) (string, error) {
 	todo := []Found{{path, Stat{Mode: unix.S_IFDIR}}}
 	for len(todo) > 0 {
@@ -134,8 +130,7 @@ func listInto(todo []Found, t Tree, path string) ([]Found, error) {
 	return todo, nil
 }
 
-// A File is a regular file that is open for reading. Use the Handle only for its data,
-// because it may be a stored copy.
+// A File is a regular file that is open for reading. Use the Handle only for its data, because it may be a stored copy.
 type File struct {
 	*Handle
 	st    Stat

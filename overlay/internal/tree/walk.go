@@ -165,8 +165,7 @@ func (w *Walk) tooDeep(path string) bool {
 	return w.Yield(n, n.Deep)
 }
 
-// lost yields an error about a directory that could not be opened again. It reports whether
-// the walk goes on.
+// lost yields an error about a directory that could not be opened again. It reports whether the walk goes on.
 func (w *Walk) lost(f *frame, err error) bool {
 	if err == unix.ENOENT {
 		return true // it is gone; the command is still running

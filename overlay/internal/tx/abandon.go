@@ -21,8 +21,7 @@ func (t *Tx) Abandon(l *Ledger) error {
 	_ = errors.Join(t.noteCopies(l), t.NoteDoors(l)) // as below
 	m := *t.s.Meta()
 	l.Save(&m)
-	// If this cannot be written, the next commit reports conflicts that are none,
-	// which loses nothing.
+	// If this cannot be written, the next commit reports conflicts that are none, which loses nothing.
 	_ = t.s.SetMeta(&m, new(tree.Flusher))
 	if err := t.Flush(); err != nil {
 		return err
@@ -30,8 +29,7 @@ func (t *Tx) Abandon(l *Ledger) error {
 	return t.End()
 }
 
-// End removes a transaction that is no longer in force, except objects that could not be
-// put back.
+// End removes a transaction that is no longer in force, except objects that could not be put back.
 func (t *Tx) End() error {
 	strange, err := t.strange()
 	if err != nil {

@@ -111,8 +111,7 @@ func (t *Tx) setAccess(n Node, want Access) error {
 	at := store.Place{Root: n.Root, Path: string(n.Path)}
 	top := t.low[n.Root]
 	if !want.Keep && !tree.IsRoot() {
-		// A directory that is closed to the caller would seem to have no
-		// attributes.
+		// A directory that is closed to the caller would seem to have no attributes.
 		h, err := t.Doors.openOne(at, 0o700)
 		if err != nil {
 			return err

@@ -1,15 +1,13 @@
-// Package tx puts objects into projects, all or none, whenever it is interrupted. A transaction
-// (Tx) makes everything new in a place of its own (Writer), writes a journal, and moves objects by
-// renaming; Forward and Backward can be started again from any point. The Log of a session finds
-// what a crash left, and finishes it or rolls it back. The Ledger knows which times in a project
-// this package set itself.
+// Package tx puts objects into projects, all or none, whenever it is interrupted. A transaction (Tx) makes everything
+// new in a place of its own (Writer), writes a journal, and moves objects by renaming; Forward and Backward can be
+// started again from any point. The Log of a session finds what a crash left, and finishes it or rolls it back. The
+// Ledger knows which times in a project this package set itself.
 //
 // The package never removes what somebody else changed meanwhile: it returns a *ClashError, or
 // keeps the file aside. Other errors with a path are *fs.PathError.
 //
-// The package may import overlay/internal/store and overlay/internal/tree, and
-// internal/gitindex. It decides nothing about conflicts, and does not choose what is
-// committed.
+// The package may import overlay/internal/store and overlay/internal/tree, and internal/gitindex. It decides nothing
+// about conflicts, and does not choose what is committed.
 //
 // # A commit
 //

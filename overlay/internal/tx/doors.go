@@ -17,9 +17,8 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// If the caller owns a directory but has no access to it, its mode is changed while nsrun
-// works in it. Before that, the directory is noted in a book, so that after a crash the
-// next process can restore the mode.
+// If the caller owns a directory but has no access to it, its mode is changed while nsrun works in it. Before that, the
+// directory is noted in a book, so that after a crash the next process can restore the mode.
 
 // restoreMode sets the mode of an object below top, if it is still the same object. If the
 // mode was another one, and changed is not nil, it calls changed with the state before.
@@ -123,8 +122,7 @@ func (d *Doors) open(at store.Place) (*tree.Handle, error) {
 	return h, nil
 }
 
-// openOne opens a directory, and makes sure that its owner has the permissions need until
-// Relock.
+// openOne opens a directory, and makes sure that its owner has the permissions need until Relock.
 func (d *Doors) openOne(at store.Place, need uint32) (*tree.Handle, error) {
 	h, err := d.low[at.Root].Open(at.Path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil {
@@ -165,8 +163,7 @@ func (d *Doors) widen(at store.Place, h *tree.Handle, st tree.Stat, need uint32)
 	return nil
 }
 
-// setMode sets the mode of the directory h: at once or, if the caller would lose access, in
-// Relock.
+// setMode sets the mode of the directory h: at once or, if the caller would lose access, in Relock.
 func (d *Doors) setMode(at store.Place, h *tree.Handle, st tree.Stat, mode uint32) error {
 	if mode&0o700 != 0o700 && !tree.IsRoot() && st.Owned() {
 		// Directories below it may still have to be closed.
@@ -180,8 +177,7 @@ func (d *Doors) setMode(at store.Place, h *tree.Handle, st tree.Stat, mode uint3
 	return h.Chmod(mode)
 }
 
-// Relock sets the modes of directories that were opened, the innermost first, and closes
-// what open returned.
+// Relock sets the modes of directories that were opened, the innermost first, and closes what open returned.
 func (d *Doors) Relock() error {
 	d.last.Close()
 	d.last = nil

@@ -65,8 +65,7 @@ func (t *Tx) moveError(i int, err error) error {
 	return &fs.PathError{Op: "put into place", Path: t.abs(t.Journal.Nodes[t.Journal.Moves[i].First]), Err: err}
 }
 
-// Redo makes the project as it has to be after the transaction, but keeps what somebody
-// changed since.
+// Redo makes the project as it has to be after the transaction, but keeps what somebody changed since.
 func (t *Tx) Redo() error {
 	if err := t.fetchAll(); err != nil {
 		return err

@@ -15,11 +15,10 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// A Journal is written before a transaction changes anything in the project. It has
-// everything that is needed to finish the transaction or to take it back at any moment.
-// Each of its parts is in one of two states, before or after. The inode numbers of both
-// versions are known, so what is there tells the state, and no marks are needed. Going
-// forward or backward can be interrupted anywhere, and be started again from there.
+// A Journal is written before a transaction changes anything in the project. It has everything that is needed to finish
+// the transaction or to take it back at any moment. Each of its parts is in one of two states, before or after. The
+// inode numbers of both versions are known, so what is there tells the state, and no marks are needed. Going forward or
+// backward can be interrupted anywhere, and be started again from there.
 //
 // One bit in the session's data (meta.Done) says whether a transaction was done. If it is
 // set, the project has to be as after the transaction, else as before it.
@@ -100,9 +99,8 @@ func (id Ident) same(st tree.Stat) bool {
 	return id.is(st) && !id.Foreign && (st.IsDir() || id.Size == st.Size && id.Mtime == st.Mtime.Nano())
 }
 
-// reused reports whether the new object has the inode number of the old one. Then somebody
-// removed the old one since it was looked at, and the two cannot be told apart. ext4 reuses
-// numbers at once.
+// reused reports whether the new object has the inode number of the old one. Then somebody removed the old one since it
+// was looked at, and the two cannot be told apart. ext4 reuses numbers at once.
 func (n *Node) reused() bool { return n.New.Ino != 0 && n.New.Ino == n.Old.Ino }
 
 // A Move puts an object into the project, takes one out of it, or both. The object that is

@@ -15,14 +15,12 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// Somebody may use the project at the same moment, so that somebody's objects prevent a
-// transaction, or get into its stage. Those are never removed: a stage is removed only if
-// the transaction itself made everything in it.
+// Somebody may use the project at the same moment, so that somebody's objects prevent a transaction, or get into its
+// stage. Those are never removed: a stage is removed only if the transaction itself made everything in it.
 
 const keptPrefix = "kept-"
 
-// strange reports whether a stage has anything that the transaction did not make, or that
-// somebody changed since.
+// strange reports whether a stage has anything that the transaction did not make, or that somebody changed since.
 func (t *Tx) strange() (bool, error) {
 	if t.Journal == nil || !t.Begun {
 		return false, nil // nothing of the project was moved
@@ -59,9 +57,8 @@ func (t *Tx) own(k int, st *tree.Handle, name string) (bool, error) {
 	return t.pristine(st, name, m)
 }
 
-// pristine reports whether the object name of a stage, and everything in it, is what the
-// transaction made for a move. Something may be missing, because removing a stage may have
-// been interrupted.
+// pristine reports whether the object name of a stage, and everything in it, is what the transaction made for a move.
+// Something may be missing, because removing a stage may have been interrupted.
 func (t *Tx) pristine(st *tree.Handle, name string, m Move) (bool, error) {
 	top := t.Journal.Nodes[m.First]
 	now, err := st.Lstat(name)

@@ -22,11 +22,8 @@ func (t *Tx) readDir(at store.Place) ([]string, error) {
 	return d.Names()
 }
 
-// readable opens a directory of the project for reading. If its owner cannot read it, it is
-// unlocked for that.
-func (t *Tx) readable(at store.Place) (tree.Dir, error) {
-	return t.reader(at.Root).At(at.Path)
-}
+// readable opens a directory of the project for reading. If its owner cannot read it, it is unlocked for that.
+func (t *Tx) readable(at store.Place) (tree.Dir, error) { return t.reader(at.Root).At(at.Path) }
 
 // reader returns a project in which directories are unlocked for reading.
 func (t *Tx) reader(root int) *tree.Real {

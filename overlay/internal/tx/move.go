@@ -55,9 +55,8 @@ func (t *Tx) keepTime(d *tree.Handle, name string, was tree.Stat) {
 	}
 }
 
-// across exchanges or moves objects: x goes from a to b, y the other way. A directory that
-// gets another parent must be writable for a user who is not root (rename(2)), so it is made
-// writable meanwhile.
+// across exchanges or moves objects: x goes from a to b, y the other way. A directory that gets another parent must be
+// writable for a user who is not root (rename(2)), so it is made writable meanwhile.
 func across(a *tree.Handle, from string, x Ident, b *tree.Handle, to string, y Ident, rename func() error) error {
 	if !x.closed() && !y.closed() {
 		return rename()
@@ -187,8 +186,7 @@ func (t *Tx) put(i int, fresh bool) error {
 	if err != nil {
 		return err
 	}
-	// The old object must be the one that was compared: somebody may have saved the
-	// file a moment ago.
+	// The old object must be the one that was compared: somebody may have saved the file a moment ago.
 	if got, err := st.Lstat(obj); err != nil || !n.Old.Unchanged(got) || !t.asFound(st, obj, n, fresh) {
 		if back := across(d, name, n.New, st, obj, Ident{}, func() error { return t.exchange(st, obj, d, name) }); back != nil {
 			return errors.Join(tree.OrMoved(err), back)
@@ -322,9 +320,8 @@ func (t *Tx) takeBack(i int) error {
 	return t.carry(st, spare(obj), n.Old, d, name)
 }
 
-// giveBack is takeBack if the old object is neither in the project nor in the stage:
-// somebody replaced it just before it was moved away. The replacement may be in the stage,
-// and goes back.
+// giveBack is takeBack if the old object is neither in the project nor in the stage: somebody replaced it just before
+// it was moved away. The replacement may be in the stage, and goes back.
 func (t *Tx) giveBack(d *tree.Handle, name string, st *tree.Handle, obj string, n Node, now tree.Stat, found bool) error {
 	got, have, err := st.LstatIf(obj)
 	switch {

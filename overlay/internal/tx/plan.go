@@ -206,9 +206,8 @@ func (c *Writer) regard(n Item) (Regard, error) {
 		After:  Access{Mode: n.Up.Perm(), UID: n.Up.UID, GID: n.Up.GID},
 	}
 	if n.At == "." {
-		// Only what the sandboxed command changed: the upper directory may have had
-		// another owner than the project from the beginning. Extended attributes are
-		// not compared.
+		// Only what the sandboxed command changed: the upper directory may have had another owner than the
+		// project from the beginning. Extended attributes are not compared.
 		b := c.Sides[n.Root].Base
 		if n.Up.Perm() == b.Mode {
 			r.After.Mode = r.Before.Mode

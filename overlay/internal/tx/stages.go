@@ -16,9 +16,8 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// makeStages decides for each move in which stage its objects are, and makes stages in the
-// projects to which objects cannot be renamed from the session's own directory. apart are
-// directories that need stages of their own.
+// makeStages decides for each move in which stage its objects are, and makes stages in the projects to which objects
+// cannot be renamed from the session's own directory. apart are directories that need stages of their own.
 func (t *Tx) makeStages(apart map[store.Place]bool) error {
 	index := map[store.Place]int{} // of the stage in a directory, plus one
 	mount, err := t.Objects.Mount()

@@ -17,17 +17,15 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// A commit of everything that a session has does not copy large files and new directories,
-// but moves them out of the upper directory. It does so when the journal is on disk, and
-// first moves them to the place of the copies. An undo moves them back. Until then the
-// session has ended, so no mount needs them.
+// A commit of everything that a session has does not copy large files and new directories, but moves them out of the
+// upper directory. It does so when the journal is on disk, and first moves them to the place of the copies. An undo
+// moves them back. Until then the session has ended, so no mount needs them.
 
 // takeFrom is the size, in bytes, from which a single file is moved. Copying a smaller one
 // costs little, and the session keeps it if somebody overwrites it in the project.
 const takeFrom = 1 << 20
 
-// take plans to move the new object of move i, with everything in it. It reports whether
-// that is possible.
+// take plans to move the new object of move i, with everything in it. It reports whether that is possible.
 func (c *Writer) take(i int) (bool, error) {
 	j, m := c.Tx.Journal, &c.Tx.Journal.Moves[i]
 	n := c.planned[m.First]

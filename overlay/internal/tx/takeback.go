@@ -226,8 +226,7 @@ const (
 	whyGoneThen = "was removed from the project since the commit"
 )
 
-// Restage copies backups to new stages, for roots on other file systems than the
-// session's.
+// Restage copies backups to new stages, for roots on other file systems than the session's.
 func (t *Tx) Restage(ctx context.Context) error {
 	lost := map[int]bool{} // moves whose stage is gone
 	for i, m := range t.Journal.Moves {
@@ -326,8 +325,7 @@ func (t *Tx) subvolumes() (map[store.Place]bool, error) {
 	return apart, nil
 }
 
-// stays finds the copies that need not be made, because another name of the same file is
-// unchanged in the project.
+// stays finds the copies that need not be made, because another name of the same file is unchanged in the project.
 func (t *Tx) stays(copies *tree.Handle) map[tree.Inode]tree.Copied {
 	links := map[tree.Inode]tree.Copied{}
 	for _, s := range t.Journal.Stays {

@@ -114,8 +114,7 @@ func (t *Tx) Stage(m Move) *tree.Handle {
 	return t.stages[m.Stage-1]
 }
 
-// Seal writes the journal, and flushes it with everything in staged. Until then, nothing in
-// the project is changed.
+// Seal writes the journal, and flushes it with everything in staged. Until then, nothing in the project is changed.
 func (t *Tx) Seal(staged *tree.Flusher) error {
 	data, err := json.Marshal(t.Journal)
 	if err != nil {

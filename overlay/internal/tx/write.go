@@ -15,10 +15,9 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// Stage plans the moves, makes all new objects in stages, and copies old objects that
-// cannot be renamed to the session. Everything that can fail for lack of space, permission
-// or time fails here, while only stages were made in the project. The caller flushes the
-// copier's flusher.
+// Stage plans the moves, makes all new objects in stages, and copies old objects that cannot be renamed to the session.
+// Everything that can fail for lack of space, permission or time fails here, while only stages were made in the
+// project. The caller flushes the copier's flusher.
 func (c *Writer) Stage(ctx context.Context) error {
 	t := c.Tx
 	c.Copier = tree.Copier{Ctx: ctx, Special: c.Special, Many: len(c.Items) > tree.FsyncMost}
@@ -168,8 +167,7 @@ func (c *Writer) twin(n Item, st *tree.Handle, path string, dst *tree.Handle, to
 	if !made.Same(w.Low) {
 		return tree.Stat{}, false, tree.ErrMoved
 	}
-	// The link gives the file a new ctime, which must not be a conflict, and both names
-	// have one time.
+	// The link gives the file a new ctime, which must not be a conflict, and both names have one time.
 	at := store.Place{Root: n.Root, Path: w.Path}
 	if !c.Changed(at, w.Low) {
 		c.linked = append(c.linked, file{at, w.Low.Ino})

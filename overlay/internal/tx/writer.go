@@ -31,8 +31,7 @@ type Side struct {
 	lastAt string
 }
 
-// Source opens a directory of the session. It belongs to l, and is valid until the next
-// call.
+// Source opens a directory of the session. It belongs to l, and is valid until the next call.
 func (l *Side) Source(path string) (tree.Dir, error) {
 	if l.last != nil && l.lastAt == path {
 		return l.last, nil

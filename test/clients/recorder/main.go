@@ -40,8 +40,7 @@ func note() error {
 	return f.Close()
 }
 
-// argsFile is what is behind --args, if that can be looked at without reading the
-// descriptor empty.
+// argsFile is what is behind --args, if that can be looked at without reading the descriptor empty.
 func argsFile(fd string) []string {
 	path := "/proc/self/fd/" + fd
 	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {

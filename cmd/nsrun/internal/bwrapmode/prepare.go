@@ -74,7 +74,7 @@ func (r *run) prepare() error {
 		if !fd.Set {
 			continue
 		}
-		// Check now, before a descriptor of ours gets the number.
+		// Check now, before one of nsrun's own descriptors gets the number.
 		if !isOpen(fd.Value) {
 			return &bwrap.Error{Text: "Write to info_fd", Err: unix.EBADF}
 		}

@@ -18,10 +18,9 @@ import (
 	"github.com/nsrun/nsrun/project"
 )
 
-// What verbs tell the registry. It stops none of them: what fails is said, and all goes on.
+// What verbs tell the registry. No verb fails because of it: errors are printed, and the verb goes on.
 
-// Tell calls tell with the registry, and says what went wrong. A user without a home
-// directory has no registry.
+// Tell calls tell with the registry, and says what went wrong. A user without a home directory has no registry.
 func Tell(tell func(context.Context, nsrunlib.Registry) error) { TellWith(project.Options{}, tell) }
 
 // TellWith is Tell with a registry that is opened with options.

@@ -75,7 +75,7 @@ func said(t *testing.T, f func()) string {
 	return string(b)
 }
 
-// TestTell: what fails is said in one line, and stops nothing.
+// TestTell: a failure is reported in one line, and stops nothing.
 func TestTell(t *testing.T) {
 	testenv.Leaks(t)
 	called := 0
@@ -96,7 +96,7 @@ func TestTell(t *testing.T) {
 	if got := said(t, tell(errors.Join(errors.New("one"), errors.New("two")))); got != "nsrun: registry: one; two\n" {
 		t.Errorf("failure: %q", got)
 	}
-	// Where nobody knows a home directory there is none.
+	// Without a known home directory there is no registry.
 	t.Setenv("HOME", "relative")
 	t.Setenv("XDG_DATA_HOME", "")
 	if got := said(t, tell(errors.New("no"))); got != "" || called != 2 {

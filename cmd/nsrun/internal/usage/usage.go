@@ -76,8 +76,7 @@ func Flags(fs *flag.FlagSet, all []string) error {
 	return fs.Parse(all)
 }
 
-// Fail says what Parse or Wrong found, which may be that help was asked for, and returns the
-// exit status.
+// Fail says what Parse or Wrong found, which may be that help was asked for, and returns the exit status.
 func (v *Verb) Fail(err error) int {
 	if errors.Is(err, flag.ErrHelp) {
 		return v.Help()
