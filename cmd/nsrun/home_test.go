@@ -51,7 +51,7 @@ func TestHome(t *testing.T) {
 	state := "XDG_STATE_HOME=" + filepath.Join(dir, "state")
 	show := func(file string, env ...string) (int, string) {
 		// --ro: the test's directory lies where the sandbox has its own /tmp.
-		return nsrunIn(t, filepath.Join(dir, "p"), append(env, state), "run", "--ro", dir, "--", "cat", filepath.Join(dir, file))
+		return nsrunIn(t, filepath.Join(dir, "p"), append(env, state), "run", "-q", "--ro", dir, "--", "cat", filepath.Join(dir, file))
 	}
 	for _, env := range [][]string{nil, {"HOME="}, {"HOME=/tmp"}, {"HOME=relative"}, {"HOME=" + filepath.Join(dir, "other")}} {
 		if status, out := show("home/.ssh/id", env...); status != 1 || !strings.Contains(out, "Permission denied") {

@@ -37,7 +37,7 @@ func TestMountBelow(t *testing.T) {
 	// Caches.
 	mounted(t, "tmpfs", filepath.Join(dir, "home/.cache/sub"), "tmpfs", 0)
 	script := `touch $HOME/.npm/f && echo $XDG_CACHE_HOME && ! touch $HOME/.cache/f 2>/dev/null`
-	if status, out := nsrunIn(t, filepath.Join(dir, "q"), env, "run", "sh", "-c", script); status != 0 || out != "/tmp/.cache\n" {
+	if status, out := nsrunIn(t, filepath.Join(dir, "q"), env, "run", "-q", "sh", "-c", script); status != 0 || out != "/tmp/.cache\n" {
 		t.Errorf("status %d\n%s", status, out)
 	}
 }

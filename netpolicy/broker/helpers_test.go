@@ -38,7 +38,7 @@ func helpers() map[string]func(args []string) int {
 		"storm": helpStorm, "bench": helpBench, "many": helpMany, "messages": helpMessages, "world": helpWorld, "brokered": helpBrokered, "sizes": helpSizes, "udpswap": helpUDPSwap, "acceptor": helpAcceptor,
 		"unused": helpUnused, "inherited": helpInherited, "refused": helpRefused, "within": helpWithin, "guess": helpGuess, "hello": helpHello,
 		"server": helpServer, "errqueue": helpErrQueue, "flip": helpFlip, "failed": helpFailed, "unblock": helpUnblock, "abort": helpAbort, "plenty": helpPlenty, "linger": helpLinger,
-		"source": helpSource, "local": helpLocal, "localgiven": helpLocalGiven,
+		"source": helpSource, "local": helpLocal, "localgiven": helpLocalGiven, "route": helpRoute,
 	}
 }
 
@@ -163,6 +163,17 @@ func helpUDP(args []string) int {
 			}
 			fmt.Println(string(b[:n]), same)
 			_ = unix.Close(fd)
+		}
+	}
+	return 0
+}
+
+// helpRoute sends a message, and prints the metrics of the local routes to the sandbox's IPv6 address.
+func helpRoute(args []string) int {
+	must(0, unix.Sendto(udp(args[0]), []byte("ping"), 0, sockaddr(args[0])))
+	for line := range strings.Lines(string(must(os.ReadFile("/proc/self/net/ipv6_route")))) {
+		if f := strings.Fields(line); f[0] == "fd6e7372756e00000000000000000001" && f[8][0] == '8' { // RTF_LOCAL
+			fmt.Println(f[5])
 		}
 	}
 	return 0

@@ -67,6 +67,7 @@ func link() []byte {
 func link6() []byte {
 	var m messages
 	m.route(unix.AF_INET6, address6)
+	m.local(address6)
 	return m.b
 }
 
@@ -153,6 +154,17 @@ func (m *messages) address(family uint8, a netip.Addr, bits uint8) {
 	m.u32(loopbackIndex)
 	m.attr(unix.IFA_LOCAL, a.AsSlice())
 	m.attr(unix.IFA_ADDRESS, a.AsSlice())
+	m.finish()
+}
+
+// local adds the route of an own IPv6 address. The kernel adds it, too, but in a work of its own, which waits where other
+// network namespaces come and go: until then it would drop answers to the address.
+func (m *messages) local(a netip.Addr) {
+	m.begin(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL)
+	m.b = append(m.b, unix.AF_INET6, 128, 0, 0, unix.RT_TABLE_LOCAL, unix.RTPROT_STATIC, unix.RT_SCOPE_HOST, unix.RTN_LOCAL) // struct rtmsg
+	m.u32(0)
+	m.attr(unix.RTA_DST, a.AsSlice())
+	m.attrU32(unix.RTA_OIF, loopbackIndex)
 	m.finish()
 }
 
