@@ -121,7 +121,7 @@ func TestKeys(t *testing.T) {
 		{"lfs.customtransfer.x.path", "x", true}, {"lfs.https://x/info/lfs.access", "basic", false}, {"extensions.worktreeconfig", "true", false}, {"core.bare", "true", false}, {"core.worktree", "/x", true},
 		{"core.attributesfile", "x", false}, {"core.excludesfile", "x", false}, {"core.autocrlf", "input", false}, {"pull.rebase", "true", false}, {"init.templatedir", "x", true}, {"gc.recentobjectshook", "x", true},
 		{"merge.tool", "meld", false}, {"merge.tool", "../x", true}, {"diff.guitool", "/x", true}, {"diff.x.tool", "../x", false}, {"mergetool.vimdiff.layout", "x", true}, {"mergetool.prompt", "false", false},
-		{"rebase.instructionformat", "%s%nexec x", true}, {"rebase.autosquash", "true", false}, {"gitflow.path.hooks", "x", true}, {"stgit.alias.add", "!x", true}, {"remote.o.annex-ssh-options", "-oProxyCommand=x", true},
+		{"rebase.instructionformat", "%s%nexec x", true}, {"rebase.autosquash", "true", false}, {"gitflow.path.hooks", "x", true}, {"stgit.alias.add", "!x", true}, {"branch.alias.merge", "refs/heads/alias", false}, {"branch.x.alias.remote", "o", false}, {"http.https://git.alias.org.sslverify", "true", false}, {"remote.o.annex-ssh-options", "-oProxyCommand=x", true},
 		{"gui.historybrowser", "x", true}, {"remote.o.tagopt", "--no-tags", false}, {"push.pushoption", "x", false}, {"secrets.providers", "x", true},
 	} {
 		e := entry{key: c.key, value: c.value}

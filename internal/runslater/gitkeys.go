@@ -36,6 +36,9 @@ func executingKey(key string) bool {
 // executingSections contain only commands. An alias can also be git's own options, such as -c.
 var executingSections = []string{"alias", "pager", "tig"}
 
+// namingSections have subsections with names that users choose.
+var namingSections = []string{"branch", "remote", "submodule"}
+
 // executes reports whether a program executes something because of this entry in the configuration at a path.
 func (e *entry) executes(at string, roots []string) bool {
 	section, sub, name := e.parts()
@@ -57,7 +60,7 @@ func (e *entry) executes(at string, roots []string) bool {
 	case e.value == "" || isBool(e.value) && (section == "pager" || name == "pager" || name == "fsmonitor"):
 		return false
 	}
-	return slices.Contains(executingSections, section) || slices.Contains(strings.Split(sub, "."), "alias") || slices.Contains(executingNames, name) ||
+	return slices.Contains(executingSections, section) || sub == "alias" && !slices.Contains(namingSections, section) || slices.Contains(executingNames, name) ||
 		executingKey(section+"."+name) ||
 		slices.ContainsFunc(executingEnds, func(end string) bool { return strings.HasSuffix(name, end) })
 }
