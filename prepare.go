@@ -14,6 +14,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/internal/renames"
 	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/service"
 	"github.com/nsrun/nsrun/internal/sys"
@@ -405,6 +406,10 @@ func (x *Execution) command(spec Spec, roots []string) error {
 	}
 	cmd.WaitDelay = cmp.Or(x.runner.config.Grace, cancelDelay)
 	deny := cmd.Seccomp[0]
+	if x.overlays(roots) {
+		deny = renames.Deny(deny)
+		cmd.Seccomp = []nsexec.Filter{deny}
+	}
 	x.keepMessages(cmd)
 	x.rename(cmd, roots, deny)
 	if x.endObserved(); x.runner.config.Why && !x.explain {

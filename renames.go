@@ -13,12 +13,17 @@ import (
 // later do it, too.
 func (x *Execution) rename(cmd *nsexec.Cmd, roots []string, deny nsexec.Filter) {
 	x.endRenames()
-	if len(roots) == 0 || x.session != nil && x.session.Info().Engine == overlay.EngineCopy || x.landlock {
+	if !x.overlays(roots) {
 		return
 	}
 	x.renames = &renames.Server{Root: x.ownRoot()}
 	x.renames.Attach(sandbox.Of(cmd), deny)
 	cmd.Seccomp = []nsexec.Filter{} // which the server has
+}
+
+// overlays reports whether the roots of the command's session are overlays.
+func (x *Execution) overlays(roots []string) bool {
+	return len(roots) > 0 && (x.session == nil || x.session.Info().Engine != overlay.EngineCopy) && !x.landlock
 }
 
 // endRenames waits for renames that have begun: the command has ended.

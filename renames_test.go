@@ -225,20 +225,22 @@ func TestRenamedDirectory(t *testing.T) {
 	}
 }
 
-// TestNoFanotify: in a session a program that watches files by fanotify gets an error at once, and uses inotify. In
-// place it has fanotify, if the kernel has it for users.
+// TestNoFanotify: in a session a program that watches files by fanotify gets an error at once, and uses inotify; with
+// Config.Why, too. In place it has fanotify, if the kernel has it for users.
 func TestNoFanotify(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	p := filepath.Join(place(t), "p")
 	want := map[nsrun.Mode]string{nsrun.Overlay: unix.EPERM.Error() + "\n"}
-	if insideFanotify(nil) == 0 {
+	if os.Geteuid() != 0 && insideFanotify(nil) == 0 {
 		want[nsrun.Direct] = "<nil>\n"
 	}
 	for mode, want := range want {
-		c := nsrun.Config{Project: p, Mode: mode}
-		needFor(t, c)
-		if got := output(t, runner(t, shown(t, c)), insideRequest(t, "fanotify")); !strings.HasPrefix(got, want) {
-			t.Errorf("%v: %q, want %q", mode, got, want)
+		for _, why := range []bool{false, true} {
+			c := nsrun.Config{Project: p, Mode: mode, Why: why}
+			needFor(t, c)
+			if got := output(t, runner(t, shown(t, c)), insideRequest(t, "fanotify")); !strings.HasPrefix(got, want) {
+				t.Errorf("%v, %v: %q, want %q", mode, why, got, want)
+			}
 		}
 	}
 }

@@ -201,6 +201,7 @@ func TestWhyElse(t *testing.T) {
 		{connect("none" + name), "", false, false},
 		{attach, "reach no process outside", false, false},
 		{icmp, "ping uses ICMP, and only the host's network has it", true, true},
+		{"python3 -c 'import socket, os; socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 1); os._exit(1)'", "", true, false},
 		{ring + "os._exit(1)'", "system call io_uring_setup: commands in a sandbox may not do this", false, false},
 		{ring + "open(\"none\")'", "", false, false},
 		{"mknod d c 1 3", "system call mknod: " + unprivileged, false, true}, {"mknod d p", "", false, true}, {"mkdir d; mknod d c 1 3; cat none", "", false, true},

@@ -214,6 +214,9 @@ func (o *Observer) look(n *notify.Notification) {
 		return
 	}
 	if n.NR == unix.SYS_SOCKET {
+		if family := int32(n.Args[0]); family != unix.AF_INET && family != unix.AF_INET6 {
+			return // there the number means another protocol
+		}
 		o.tell(n, Attempt{Kind: Syscall, Path: "socket", Err: unix.EACCES, ICMP: true})
 		return
 	}

@@ -35,7 +35,7 @@ var refusedCalls = [...]refusal{
 	{unix.SYS_FCHMODAT, "fchmodat", true}, {unix.SYS_FCHMODAT2, "fchmodat2", true}, {unix.SYS_OPENAT, "openat", true},
 	{unix.SYS_MKNODAT, "mknodat", true}, {unix.SYS_CLONE, "clone", false}, {unix.SYS_UNSHARE, "unshare", false},
 	{unix.SYS_SOCKET, "socket", true}, {unix.SYS_SOCKETPAIR, "socketpair", true},
-	{unix.SYS_IO_URING_SETUP, "io_uring_setup", true},
+	{unix.SYS_IO_URING_SETUP, "io_uring_setup", true}, {unix.SYS_FANOTIFY_INIT, "fanotify_init", true},
 	// To ids that the sandbox does not have. Outside it needs privileges, too.
 	{unix.SYS_FCHOWN, "fchown", false}, {unix.SYS_FCHOWNAT, "fchownat", false},
 }
@@ -54,6 +54,8 @@ func refusedCall(n *notify.Notification) (name string, anyone bool) {
 	switch {
 	case n.NR == unix.SYS_CLONE || n.NR == unix.SYS_UNSHARE:
 		return c.name, n.Args[0]&unix.CLONE_NEWUSER != 0
+	case n.NR == unix.SYS_FANOTIFY_INIT:
+		return c.name, n.Args[0]&unix.FAN_REPORT_FID != 0
 	case n.NR == unix.SYS_SOCKET:
 		return c.name, n.Args[0] != unix.AF_PACKET
 	}
