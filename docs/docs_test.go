@@ -88,7 +88,8 @@ func pages(t *testing.T) map[string]string {
 	return found
 }
 
-// TestLineLength: prose has at most 120 columns; tables and code may be wider, for they cannot be wrapped.
+// TestLineLength: prose has at most 120 columns; tables and code may be wider, for they cannot be wrapped. Nobody has
+// wrapped a flow chart either.
 func TestLineLength(t *testing.T) {
 	for name, text := range pages(t) {
 		n, code := 0, false
@@ -97,6 +98,9 @@ func TestLineLength(t *testing.T) {
 			line = strings.TrimRight(line, "\n")
 			if strings.HasPrefix(strings.TrimSpace(line), "```") {
 				code = !code
+			}
+			if code && strings.HasPrefix(line, "flowchart") && len(strings.Fields(line)) != 2 {
+				t.Errorf("%s:%d: more than the direction of a flow chart", name, n)
 			}
 			if code || strings.HasPrefix(line, "|") || strings.HasPrefix(line, "    ") {
 				continue
