@@ -10,7 +10,7 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Prefix begins the temporary names. If this process is killed, directories of such names can be left.
+// Prefix begins the temporary names. If this process is killed, such names can be left.
 const Prefix = ".nsrun-moving-"
 
 // errLeave means that the kernel carries out the call, and refuses it with EXDEV.
