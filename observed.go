@@ -142,6 +142,9 @@ func (o *observed) add(r Refusal, who attempts.Process, m met) {
 	switch {
 	case i >= 0:
 		o.list[i].Count++
+		if same := &o.list[i]; same.Program == "ping" { // a flag helps other programs, see pings
+			same.PID, same.Program = who.PID, who.Program
+		}
 	case len(o.list) == mostRefusals:
 		return
 	default:

@@ -86,14 +86,18 @@ func (x *Execution) findRefusals(err error) {
 	x.result.Refusals = t.list
 }
 
-// pings reports whether it was ping(8) that used the network.
+// pings reports whether it was ping(8) that used the network, and nothing else that said so.
 func (x *Execution) pings() bool {
+	found := false
 	for line := range bytes.Lines(x.said) {
-		if bytes.HasPrefix(line, []byte("ping: ")) {
-			return true
+		switch {
+		case bytes.HasPrefix(line, []byte("ping: ")):
+			found = true
+		case aboutNetwork(line):
+			return false
 		}
 	}
-	return x.observed != nil && slices.ContainsFunc(x.observed.list, func(r Refusal) bool { return r.Rule == networkRule && r.Target == "" && r.Program == "ping" })
+	return found || x.observed != nil && slices.ContainsFunc(x.observed.list, func(r Refusal) bool { return r.Rule == networkRule && r.Target == "" && r.Program == "ping" })
 }
 
 // program is the path of the command's program on the host. Empty: it has none there.

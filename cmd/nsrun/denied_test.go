@@ -227,6 +227,9 @@ func TestWhyElse(t *testing.T) {
 	if status, _, _, network := whyAll(t, bin, dir, "ping -c1 -W1 192.0.2.9"); status == 0 || !strings.HasPrefix(network, "nsrun: network: ping uses ICMP") || strings.Contains(network, "--allow-net") {
 		t.Errorf("status %d: %q", status, network)
 	}
+	if _, _, _, network := whyAll(t, bin, dir, "ping -c1 -W1 192.0.2.9; python3 -c 'import socket; socket.create_connection((\"192.0.2.9\", 80))'"); !strings.Contains(network, "--allow-net") {
+		t.Errorf("another program beside ping: %q", network)
+	}
 }
 
 // TestWhyAcross: a rename that fails because two rules make two mounts is reported, with a rule that covers both paths.
