@@ -98,14 +98,15 @@ func (d *Deputy) connectUnix(l notify.Listener, n *notify.Notification, ino uint
 	d.sockets.connectFile(l, n, ino, file)
 }
 
-// roomEvery is how often a connect to a listener with a full queue is tried again.
-const roomEvery = 5 * time.Millisecond
+// room is how long a connect that has waited for a while waits for room in the listener's queue until it is tried again.
+// Many can wait for long, and each try takes time of this process.
+func room(waited time.Duration) time.Duration { return min(max(waited, 5*time.Millisecond), lookEvery) }
 
 func (s *sockets) connectFile(l notify.Listener, n *notify.Notification, ino uint64, file sys.FD) {
 	if !s.begin(l, n, ino, func(p *dial) syscall.Errno {
 		defer file.Close()
 		to := &unix.SockaddrUnix{Name: "/proc/self/fd/" + strconv.Itoa(int(file))}
-		for {
+		for begun := time.Now(); ; time.Sleep(room(time.Since(begun))) {
 			nonblock, e := attempt(p.fd, to)
 			if nonblock || e != syscall.EAGAIN {
 				return e
@@ -115,7 +116,6 @@ func (s *sockets) connectFile(l notify.Listener, n *notify.Notification, ino uin
 			} else if e != 0 {
 				return e
 			}
-			time.Sleep(roomEvery)
 		}
 	}) {
 		file.Close()

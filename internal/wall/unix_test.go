@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -186,5 +187,16 @@ func TestMemories(t *testing.T) {
 			t.Errorf("a link to a removed name: %v", e)
 		}
 		break
+	}
+}
+
+// TestRoom: a connect that has waited for long is not tried often, because each try takes time of this process.
+func TestRoom(t *testing.T) {
+	tries := 0
+	for waited := time.Duration(0); waited < 10*time.Second; waited += room(waited) {
+		tries++
+	}
+	if room(0) > lookEvery/2 || tries > 120 {
+		t.Errorf("the first wait is %v; %d tries in ten seconds", room(0), tries)
 	}
 }
