@@ -170,7 +170,11 @@ func (d *Deputy) open(n *notify.Notification, c *call) (sys.FD, syscall.Errno) {
 	name := ""
 	switch {
 	case c.path == noArg, c.deed == times && n.Args[c.path] == 0: // futimens
-		return process(n.PID, "fd/"+strconv.Itoa(int(int32(n.Args[c.dir]))), 0)
+		number := int(int32(n.Args[c.dir]))
+		if flagsOf(n.PID, number)&unix.O_PATH != 0 {
+			return sys.None, syscall.EBADF
+		}
+		return process(n.PID, "fd/"+strconv.Itoa(number), 0)
 	default:
 		var e syscall.Errno
 		if name, e = d.read(n.PID, uintptr(n.Args[c.path])); e != 0 {

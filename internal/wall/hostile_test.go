@@ -290,6 +290,29 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+// TestPathOnly: what changes the file of a descriptor does not take one that was opened with O_PATH.
+func TestPathOnly(t *testing.T) {
+	testenv.Leaks(t)
+	name := testenv.Dir(t) + "/f"
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for flags, want := range map[int]syscall.Errno{unix.O_RDONLY: 0, unix.O_PATH: syscall.EBADF} {
+		fd, err := unix.Open(name, flags|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, nr := range []int{unix.SYS_FCHMOD, unix.SYS_FCHOWN, unix.SYS_FSETXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_UTIMENSAT} {
+			got, e := new(Deputy).open(told(nr, uint64(fd)), find(int32(nr)))
+			if e != want {
+				t.Errorf("call %d, flags %#x: %v, want %v", nr, flags, e, want)
+			}
+			got.Close()
+		}
+		_ = unix.Close(fd)
+	}
+}
+
 // FuzzHandle: whatever a command hands over is read without harm, and nothing is done for a caller that does not wait.
 func FuzzHandle(f *testing.F) {
 	for _, list := range [...][]call{newCalls, oldCalls} {

@@ -102,7 +102,7 @@ func (d *Deputy) queryStream(l notify.Listener, n *notify.Notification, ino uint
 		return syscall.ENOBUFS
 	}
 	number := int(int32(n.Args[0]))
-	if e := l.Place(n.ID, int(theirs), number, closedOnExec(n.PID, number)); e != 0 {
+	if e := l.Place(n.ID, int(theirs), number, flagsOf(n.PID, number)&unix.O_CLOEXEC != 0); e != 0 {
 		_ = c.Close()
 		return e
 	}
@@ -213,8 +213,11 @@ func queryPair(kind int, nonblock bool) (ours *os.File, theirs sys.FD, e syscall
 	return ours, theirs, 0
 }
 
-// closedOnExec reports whether execve(2) closes a caller's descriptor.
-func closedOnExec(pid uint32, number int) bool {
+// flagsOf returns the flags of a caller's descriptor, see open(2). Zero: it cannot be asked.
+func flagsOf(pid uint32, number int) uint64 {
 	info, err := os.ReadFile(notify.Proc(pid, "fdinfo/"+strconv.Itoa(number)))
-	return err == nil && notify.Number(info, "flags:", 8)&unix.O_CLOEXEC != 0
+	if err != nil {
+		return 0
+	}
+	return notify.Number(info, "flags:", 8)
 }

@@ -21,6 +21,7 @@ var apart = map[string]string{
 	"python venv": elsewhere, "subversion with renamed directories": elsewhere, "nginx": elsewhere, "unison": elsewhere,
 
 	"cp -a": manyFiles, "tar": manyFiles, "cpio": manyFiles, "hard links: 100 names, packed and unpacked": manyFiles,
+	"find -samefile": manyFiles, "cp -al of linked files, without the old tree": manyFiles, "cpio by links": manyFiles,
 
 	"dpkg-deb": hostsIPC, "fakeroot": hostsIPC, "set-user-id file in an archive": hostsIPC, "dpkg-buildpackage of a C program": hostsIPC, "dpkg in a root of one's own": hostsIPC,
 	"shared memory and semaphores": hostsIPC, "named semaphores and System V IPC": hostsIPC,
@@ -39,5 +40,6 @@ var apart = map[string]string{
 	"Python: EXDEV between the project, /tmp, /dev/shm and home": hostsTemp, "Node: os information and file limits": hostsTemp,
 
 	"ping": "there are no sockets but for TCP",
+	"terminals of root belong to the group tty":    "they are the host's",
 	"access control list for another user, as one": "nothing is in the way of it",
 }
