@@ -31,7 +31,7 @@ func (d *dir) close() {
 // waiting for the other end of a FIFO.
 func openat(at sys.FD, name string, flags int, perm uint32) (sys.FD, error) {
 	mode := uint64(0)
-	if flags&unix.O_CREAT != 0 {
+	if flags&unix.O_CREAT != 0 || flags&unix.O_TMPFILE == unix.O_TMPFILE {
 		mode = uint64(perm)
 	}
 	if flags&unix.O_PATH == 0 { // openat2(2) refuses what would not matter

@@ -16,6 +16,9 @@ func TestMain(m *testing.M) {
 	if work := os.Getenv(workerEnv); work != "" {
 		os.Exit(worker(work))
 	}
+	if at := os.Getenv(restorerEnv); at != "" {
+		os.Exit(restorer(at))
+	}
 	testenv.Main(m)
 }
 

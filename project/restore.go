@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -135,7 +136,12 @@ func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Res
 	}
 	defer now.Close() // of nil: nothing
 	temp := ".nsrun-restore-" + sys.RandomText(8)
-	fd, err := openat(parent.fd, temp, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600)
+	// Without a name, where the file system can, nothing is left if this program is killed while it copies.
+	fd, err := openat(parent.fd, ".", unix.O_RDWR|unix.O_TMPFILE, 0o600)
+	named := err != nil
+	if named {
+		fd, err = openat(parent.fd, temp, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600)
+	}
 	if err != nil {
 		return fail(err)
 	}
@@ -143,7 +149,7 @@ func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Res
 	defer dst.Close()
 	theirs := false // temp is what another program has just written
 	defer func() {
-		if !theirs {
+		if named && !theirs {
 			_ = parent.unlink(temp, 0) // ours, or what was exchanged with it
 		}
 	}()
@@ -159,6 +165,12 @@ func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Res
 	// After everything else that may fail, so that the log has no restoration that failed.
 	if out, err = r.saveCurrent(ctx, path, v, now); err != nil {
 		return out, err
+	}
+	if !named {
+		if err := unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(int(fd)), int(parent.fd), temp, unix.AT_SYMLINK_FOLLOW); err != nil {
+			return fail(err)
+		}
+		named = true
 	}
 	if now == nil {
 		err = sys.RenameNew(int(parent.fd), temp, int(parent.fd), name)

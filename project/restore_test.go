@@ -3,13 +3,19 @@
 package project
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/strike"
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
@@ -49,6 +55,74 @@ func TestRestore(t *testing.T) {
 	}
 	if names, _ := os.ReadDir(p.at("d")); len(names) != 1 {
 		t.Errorf("there is %v", names)
+	}
+}
+
+// restorerEnv has a helper restore a file, once.
+const restorerEnv = "NSRUN_TEST_PROJECT_RESTORER"
+
+// restorer restores the oldest version of a file, while its system calls count. at has the registry's two directories
+// and the file.
+func restorer(at string) int {
+	dirs := strings.Split(at, ":")
+	r := Open(Options{Dir: dirs[0], Cache: dirs[1]})
+	defer r.Close()
+	list, err := r.Versions(dirs[2])
+	if err == nil && len(list) > 0 {
+		if err = strike.Begin(); err == nil {
+			_, err = r.Restore(context.Background(), list[len(list)-1], "")
+			strike.End()
+		}
+	}
+	if err != nil || len(list) == 0 {
+		fmt.Fprintln(os.Stderr, err, list)
+		return 1
+	}
+	return 0
+}
+
+// TestRestoreStruck kills a process that restores a file at each of its system calls. The file is the old or the new
+// one, and nothing is left beside it before the new one gets a name.
+func TestRestoreStruck(t *testing.T) {
+	var whole []string // the calls
+	for k := 0; k == 0 || k <= len(whole); k++ {
+		p := newPlace(t)
+		p.tree("d/a: one")
+		p.scan()
+		p.record(Execution{}, p.change(Modified, "d/a"))
+		p.tree("d/a: two")
+		p.must(p.Close())
+		c := exec.Command("/proc/self/exe")
+		c.Env = append(os.Environ(), restorerEnv+"="+strings.Join([]string{p.o.Dir, p.o.Cache, p.at("d/a")}, ":"))
+		c.Stderr = os.Stderr
+		plan := strike.Plan{At: k, Do: strike.Kill}
+		if k == 0 {
+			plan = strike.Plan{Trace: func(_ int, c strike.Call) { whole = append(whole, c.Name) }}
+		}
+		r, err := strike.Run(c, plan)
+		if errors.Is(err, strike.ErrNotPermitted) {
+			testenv.Skip(t, "ptrace", err.Error())
+		}
+		p.must(err)
+		if k == 0 && r.ExitCode != 0 {
+			t.Fatalf("%+v", r)
+		}
+		named := slices.Index(whole, "linkat") + 1
+		if named == 0 {
+			fd, err := unix.Open(p.at("d"), unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+			if err != nil {
+				testenv.Skip(t, "O_TMPFILE", "this file system has no files without names")
+			}
+			_ = unix.Close(fd)
+			t.Fatalf("the copy had a name from the beginning: %q", whole)
+		}
+		if text := p.read(p.at("d/a")); text != "two" && (text != "one" || k > 0 && k <= named) {
+			t.Errorf("killed at call %d, %s: the file is %q", k, r.Call, text)
+		}
+		if names, _ := os.ReadDir(p.at("d")); len(names) != 1 && k <= named {
+			t.Errorf("killed at call %d, %s: there is %v", k, r.Call, names)
+		}
+		p.reopen()
 	}
 }
 
