@@ -207,13 +207,13 @@ func (c *commit) begin(ctx context.Context) (err error) {
 func (c *commit) failed(err error) error {
 	c.write.Copier.Close()
 	undo := c.tx.Abandon(&c.ledger)
-	if undo != nil && c.tx.Begun {
-		return &CommitError{Applied: c.changes(), Err: errors.Join(err, undo)}
+	switch {
+	case undo == nil:
+		return err
+	case c.tx.Begun && !errors.Is(undo, tx.ErrUntidy):
+		return &CommitError{Applied: c.changes(), Err: errors.Join(err, undo), perhaps: true}
 	}
-	if undo != nil {
-		return errors.Join(err, undo)
-	}
-	return err
+	return errors.Join(err, undo)
 }
 
 // endMark records that the commit is done, by one rename of the session's data, after everything is on disk.

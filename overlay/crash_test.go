@@ -520,6 +520,8 @@ func (tr *trial) judge(t testing.TB, st *stand, p strike.Plan, r strike.Result, 
 			note("it said that it failed, and it was done")
 		case r.ExitCode == exitUntidy && !after && !p.Stay:
 			note("it said that something was applied, and nothing was")
+		case r.ExitCode == exitUntidy && !after && strings.Contains(out, "in the project already"):
+			note("it said what is in the project, and nothing is: %s", out)
 		case r.ExitCode != exitDone && r.ExitCode != exitError && r.ExitCode != exitUntidy:
 			note("exit status %d", r.ExitCode)
 		}

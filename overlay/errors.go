@@ -212,8 +212,9 @@ func heldWhy(c Change) string {
 // completely, or that succeeded but failed to clean up. Undo returns it in the same cases. If a commit fails with any
 // other error, it has changed nothing.
 type CommitError struct {
-	Applied []Change // of a commit: what is in the project now, in path order
+	Applied []Change // of a commit: what is in the project now, or can be if the rollback failed, in path order
 	Err     error
+	perhaps bool // the rollback failed
 }
 
 func (e *CommitError) Error() string {
@@ -224,7 +225,11 @@ func (e *CommitError) Error() string {
 	for i, c := range e.Applied {
 		list[i] = c.String()
 	}
-	return e.Err.Error() + "; in the project already: " + store.ShortList(list)
+	what := "; in the project already: "
+	if e.perhaps {
+		what = "; some of this can be in the project until the next command takes it back: "
+	}
+	return e.Err.Error() + what + store.ShortList(list)
 }
 
 func (e *CommitError) Unwrap() error { return e.Err }

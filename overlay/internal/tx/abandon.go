@@ -4,6 +4,7 @@ package tx
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 
@@ -49,10 +50,13 @@ func (t *Tx) End() error {
 		return errors.Join(errs...)
 	}
 	if err := tree.InTurn(t.dropLinks, t.remove); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrUntidy, err)
 	}
 	return t.s.Book.Unmark()
 }
+
+// ErrUntidy is what End wraps if the project is as it has to be, and only the stages are still there.
+var ErrUntidy = errors.New("all of it is done, but it cannot be cleaned up")
 
 // dropLinks removes the stages, and new objects that are links to files of the project. It notes the new ctimes that
 // these files get.
