@@ -136,16 +136,10 @@ func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Res
 	}
 	defer now.Close() // of nil: nothing
 	temp := ".nsrun-restore-" + sys.RandomText(8)
-	// Without a name, where the file system can, nothing is left if this program is killed while it copies.
-	fd, err := openat(parent.fd, ".", unix.O_RDWR|unix.O_TMPFILE, 0o600)
-	named := err != nil
-	if named {
-		fd, err = openat(parent.fd, temp, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600)
-	}
+	dst, named, err := createIn(parent, temp)
 	if err != nil {
 		return fail(err)
 	}
-	dst := os.NewFile(uintptr(fd), filepath.Join(parent.path, temp))
 	defer dst.Close()
 	theirs := false // temp is what another program has just written
 	defer func() {
@@ -167,7 +161,8 @@ func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Res
 		return out, err
 	}
 	if !named {
-		if err := unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(int(fd)), int(parent.fd), temp, unix.AT_SYMLINK_FOLLOW); err != nil {
+		own := "/proc/self/fd/" + strconv.Itoa(int(dst.Fd()))
+		if err := unix.Linkat(unix.AT_FDCWD, own, int(parent.fd), temp, unix.AT_SYMLINK_FOLLOW); err != nil {
 			return fail(err)
 		}
 		named = true
@@ -189,6 +184,19 @@ func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Res
 		return fail(err)
 	}
 	return out, r.append(&op{Files: []fileOp{{Path: text(path), Time: nanos(r.now()), There: true, Modified: st.Mtim.Nano(), Mode: st.Mode & 0o777}}})
+}
+
+// createIn makes a file, without a name where the file system can: then nothing is left if this program is killed while
+// it copies.
+func createIn(parent *dir, name string) (f *os.File, named bool, err error) {
+	fd, err := openat(parent.fd, ".", unix.O_RDWR|unix.O_TMPFILE, 0o600)
+	if named = err != nil; named {
+		fd, err = openat(parent.fd, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return os.NewFile(uintptr(fd), filepath.Join(parent.path, name)), named, nil
 }
 
 // errMoved is the error of a restoration whose target changed meanwhile.
