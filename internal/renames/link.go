@@ -119,15 +119,16 @@ func (m *move) link(s *caller, of *Server, follow, git bool) error {
 // the mark when the directory is read: that changes its ctime, and tar(1) fails (see finish). So an old file gets a name
 // beside the old one first: for the overlay that name is not one of a lower layer.
 func (m *move) add(old bool) error {
-	if _, err := m.to.stat(); old && err == unix.ENOENT {
-		beside := place{m.from.dir, temporary()}
-		if linkat(m.from, beside) == nil {
-			err := linkat(beside, m.to)
-			_ = beside.unlink()
-			return err
-		}
+	if !old {
+		return linkat(m.from, m.to)
 	}
-	return linkat(m.from, m.to)
+	beside := place{m.from.dir, temporary()}
+	if _, err := m.to.stat(); err != unix.ENOENT || linkat(m.from, beside) != nil {
+		return linkat(m.from, m.to)
+	}
+	err := linkat(beside, m.to)
+	_ = beside.unlink()
+	return err
 }
 
 // hold opens the old name, if it is still a name of the file that was linked.
