@@ -35,6 +35,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// crowdTag begins the names of a crowd's sockets. The kernel also lists the sockets of another process that runs this
+// test at the same time, and those of this test's other crowds.
+func crowdTag(kind string, test int) string { return fmt.Sprintf("%s%d-", kind, test) }
+
 // crowd is many processes in a directory in which they have many sockets, until standard input ends.
 func crowd() error {
 	dir, err := os.Getwd()
@@ -47,11 +51,12 @@ func crowd() error {
 			return err
 		}
 	}
+	tag := crowdTag(os.Getenv(crowdEnv), os.Getppid())
 	for i := range crowdNames {
 		if err := os.Mkdir(fmt.Sprint("sub", i), 0o755); err != nil {
 			return err
 		}
-		for _, name := range []string{filepath.Join(dir, fmt.Sprint("absolute", i)), fmt.Sprint("relative", i), fmt.Sprintf("sub%d/below%d", i, i)} {
+		for _, name := range []string{filepath.Join(dir, fmt.Sprint(tag, "absolute", i)), fmt.Sprint(tag, "relative", i), fmt.Sprintf("sub%d/%sbelow%d", i, tag, i)} {
 			s, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 			if err == nil {
 				err = unix.Bind(s, &unix.SockaddrUnix{Name: name})
@@ -139,8 +144,7 @@ func TestCrowd(t *testing.T) {
 				}
 				var lost []namedSocket
 				for _, s := range list {
-					name := filepath.Base(s.name)
-					if strings.HasPrefix(name, "absolute") || strings.HasPrefix(name, "relative") || strings.HasPrefix(name, "below") {
+					if strings.HasPrefix(filepath.Base(s.name), crowdTag(kind, os.Getpid())) {
 						f.known[s.ino] = true
 						lost = append(lost, s)
 					}
