@@ -29,9 +29,10 @@ type launcher struct {
 	mu   turn
 	sock sys.FD // None: not running
 	proc *os.Process
-	gen  atomic.Int64 // how many there were
-	who  string       // the credentials it was started with
-	end  string       // how the last one ended
+	gen  atomic.Int64  // how many there were
+	nums atomic.Uint64 // how many descriptors its clones can have open; 0: there was none
+	who  string        // the credentials it was started with
+	end  string        // how the last one ended
 }
 
 // credentials are those that the launcher inherits and cannot change later. It does not keep real ids.
@@ -146,6 +147,10 @@ func (l *launcher) start() error {
 	if err := <-done; err != nil {
 		ours.Close()
 		return underlying(err)
+	}
+	var limit unix.Rlimit
+	if unix.Prlimit(l.proc.Pid, unix.RLIMIT_NOFILE, nil, &limit) == nil {
+		l.nums.Store(limit.Cur)
 	}
 	l.sock = ours
 	l.gen.Add(1)

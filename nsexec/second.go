@@ -15,6 +15,7 @@ import (
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/mountprog"
 	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/internal/reexec"
 	"github.com/nsrun/nsrun/internal/rlimit"
 	"github.com/nsrun/nsrun/mounts"
 )
@@ -105,10 +106,14 @@ func (c *Cmd) resolve(name string) (string, error) {
 }
 
 // scratch returns the first of the numbers for Options.ScratchFd. The sandbox has only the command's descriptors and
-// those of the set-up, unless it inherits this process's.
+// those of the set-up, unless it inherits this process's. Its limit is the launcher's: package syscall has raised this
+// process's limit, and the program may have set another one since.
 func (c *Cmd) scratch(status int) (int, error) {
 	limit := unix.Rlimit{Cur: 1024}
 	_ = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
+	if n := theLauncher.nums.Load(); n != 0 && !reexec.InProcess {
+		limit.Cur = n
+	}
 	end := int(min(limit.Cur, 1<<30))
 	if c.opt.Inherit {
 		return freeFds(status, end), nil

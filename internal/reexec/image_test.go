@@ -4,6 +4,7 @@ package reexec
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,6 +60,21 @@ func TestImage(t *testing.T) {
 				t.Errorf("%s: %s is in the image", arch, name)
 			}
 		}
+	}
+}
+
+// TestImageNumber: a number that the limit of open files does not allow is reported as such.
+func TestImageNumber(t *testing.T) {
+	testenv.Leaks(t)
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := imageFile(inMemory, int(limit.Cur)-1); err != nil || f.Close() != nil {
+		t.Errorf("the highest number: %v", err)
+	}
+	if _, err := imageFile(inMemory, int(limit.Cur)); !errors.Is(err, syscall.EMFILE) {
+		t.Errorf("a higher number: %v", err)
 	}
 }
 

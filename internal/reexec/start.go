@@ -101,8 +101,11 @@ func imageFile(dir string, above int) (*os.File, error) {
 	}
 	high, _, e := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_DUPFD_CLOEXEC, uintptr(above))
 	_ = syscall.Close(fd)
+	if e == syscall.EINVAL {
+		e = syscall.EMFILE // the limit of open files does not allow that number
+	}
 	if e != 0 {
-		return nil, fmt.Errorf("make the launcher's image: %w", e)
+		return nil, fmt.Errorf("make the launcher's image in %s: %w", dir, e)
 	}
 	return os.NewFile(high, "image"), nil
 }
