@@ -46,6 +46,10 @@ var shellCases = []Case{
 	text(".pdbrc", "import os\nopen(os.environ[\"M\"], \"w\")\nq", "/usr/bin/python3", "put x.py 1; /usr/bin/python3 -m pdb x.py </dev/null || true"),
 	text(".tmux.conf", `run-shell ": >\"$M\""`, "tmux", "HOME=$PWD TMUX_TMPDIR=$PWD tmux -L x new-session -d; TMUX_TMPDIR=$PWD tmux -L x kill-server || true"),
 	{Name: ".npmrc", Setup: `put package.json '{"name": "x", "version": "1.0.0", "scripts": {"x": "true"}}'`, Plant: "evil tool; put .npmrc script-shell=./tool", Trigger: "npm run x", Needs: "npm", Held: []string{".npmrc"}},
+	{Name: ".npmrc with a return", Setup: `put package.json '{"name": "x", "version": "1.0.0", "scripts": {"x": "true"}}'`, Plant: `evil tool; printf 'save-exact=true\rscript-shell=./tool' >.npmrc`, Trigger: "npm run x", Needs: "npm", Held: []string{".npmrc"}},
+	{Name: ".npmrc with a byte order mark", Setup: `put package.json '{"name": "x", "version": "1.0.0", "scripts": {"x": "true"}}'`, Plant: `evil tool; printf '\357\273\277script-shell=./tool' >.npmrc`, Trigger: "npm run x", Needs: "npm", Held: []string{".npmrc"}},
+	{Name: ".npmrc with a package", Setup: `put package.json '{"name": "x", "version": "1.0.0", "scripts": {"x": "true"}}'`, Plant: `put tool/package.json '{"name": "y", "version": "1.0.0", "bin": {"z": "z.js"}}'; put tool/z.js "#!/usr/bin/env node
+require('fs').writeFileSync(process.env.M, '')"; chmod +x tool/z.js; put .npmrc package=./tool`, Trigger: "npx z </dev/null", Needs: "npx", Held: []string{".npmrc"}},
 	{Name: ".cargo/config.toml", Setup: `put Cargo.toml '[package]
 name = "x"
 version = "1.0.0"'; put src/main.rs 'fn main() {}'`, Plant: `evil tool; put .cargo/config.toml '[build]

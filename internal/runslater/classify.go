@@ -174,7 +174,7 @@ func (c *Classifier) nameReason(ch Change, elems []string) (reason string) {
 			if got == no || got == leading && ch.Kind == File || !c.means(p, ch.Path, elems, i, below) {
 				return true
 			}
-			if got == yes && ch.Kind == File && p.lines != nil && !c.newLines(ch.Path, p.lines) {
+			if got == yes && ch.Kind == File && p.lines != nil && !c.newSettings(ch.Path, p.lines) {
 				return true
 			}
 			if got == yes && ch.Kind == File && p.harmless != nil && c.only(ch.Path, p.harmless) {
@@ -237,25 +237,6 @@ func (c *Classifier) means(p *pattern, at string, elems []string, i, below int) 
 	return c.New.Kind(path.Join(dir, ".git")) != Missing
 }
 
-// newLines reports whether a file has a new setting with one of some names.
-func (c *Classifier) newLines(p string, words []string) bool {
-	now, ok := c.New.Read(p)
-	if !ok {
-		return true
-	}
-	old, _ := c.Old.Read(p)
-	before := make(map[string]bool)
-	for line := range strings.SplitSeq(old, "\n") {
-		before[line] = true
-	}
-	for line := range strings.SplitSeq(now, "\n") {
-		if isSetting(line, words) && !before[line] {
-			return true
-		}
-	}
-	return false
-}
-
 // only reports whether a file has only comments, and settings and headings with some names.
 func (c *Classifier) only(p string, words []string) bool {
 	now, ok := c.New.Read(p)
@@ -269,25 +250,4 @@ func (c *Classifier) only(p string, words []string) bool {
 		}
 	}
 	return true
-}
-
-func isSetting(line string, words []string) bool {
-	line = strings.ToLower(strings.TrimSpace(line))
-	if line == "" || line[0] == '#' || line[0] == ';' {
-		return false
-	}
-	key := line
-	if i := strings.IndexAny(line, "= \t"); i >= 0 {
-		key = line[:i]
-	}
-	if strings.ContainsAny(key, `\$`) || strings.HasSuffix(line, `\`) {
-		return true // the name is written in another way
-	}
-	key = strings.ReplaceAll(strings.Trim(key, `"':[]`), "_", "-")
-	return slices.ContainsFunc(words, func(w string) bool {
-		if text, ok := strings.CutPrefix(w, "*"); ok {
-			return strings.Contains(line, text)
-		}
-		return key == w || strings.HasSuffix(key, "."+w) || strings.HasSuffix(key, ":"+w) || strings.HasPrefix(key, w+".")
-	})
 }

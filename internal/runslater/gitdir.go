@@ -326,7 +326,16 @@ func (c *Classifier) commonDir(dir string) string {
 
 // todo decides about the steps of an interrupted rebase.
 func (c *Classifier) todo(ch Change) string {
-	if c.newLines(ch.Path, []string{"exec", "x"}) {
+	now, ok := c.New.Read(ch.Path)
+	old, _ := c.Old.Read(ch.Path)
+	before := strings.Split(old, "\n")
+	for line := range strings.SplitSeq(now, "\n") {
+		words := strings.Fields(line)
+		if len(words) > 0 && (words[0] == "exec" || words[0] == "x") && !slices.Contains(before, line) {
+			return reasonTodo
+		}
+	}
+	if !ok {
 		return reasonTodo
 	}
 	return ""

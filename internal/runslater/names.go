@@ -20,7 +20,7 @@ type class struct {
 	reason   string
 	scope    scope
 	patterns string   // separated by white space
-	lines    []string // only these settings count, if there are any; "*text": lines with that text
+	lines    []string // only these settings count, if there are any; "*text": lines with that text; "**text": comments, too
 	harmless []string // a file does not count that has no other settings and headings than these
 	beside   string   // they count only in a directory that has this file
 }
@@ -93,7 +93,7 @@ var classes = []class{
 		.lazygit.yml .git/lazygit.yml .pijul/config .repo/** .gclient .gclient_entries .west/config`},
 
 	{reason: "npm runs it", scope: own, patterns: `.npmrc .pnpmrc`, lines: []string{
-		"script-shell", "shell", "node-options", "git", "editor", "viewer", "init-module", "onload-script", "globalconfig", "userconfig", "prefix", "pnpmfile", "node-gyp", "python", "tokenhelper", "npm-path", "use-node-version", "node-path", "browser"}},
+		"script-shell", "shell", "node-options", "git", "editor", "viewer", "init-module", "onload-script", "globalconfig", "userconfig", "prefix", "pnpmfile", "node-gyp", "python", "tokenhelper", "npm-path", "use-node-version", "node-path", "browser", "package", "call"}},
 	{reason: "yarn runs it", scope: own, patterns: `.yarnrc .yarnrc.yml`, lines: []string{"*yarnpath", "*yarn-path", "*plugins", "*path:", "*script-shell", "*nodeoptions", "*injectenvironmentfiles"}},
 	{reason: "yarn runs it", scope: own, patterns: `.yarn/releases/** .yarn/plugins/**`},
 	{reason: "pnpm runs it", scope: own, patterns: `.pnpmfile.cjs .pnpmfile.mjs pnpmfile.js`},
@@ -112,10 +112,10 @@ var classes = []class{
 	{reason: "editor settings", scope: own, patterns: `
 		.emacs.desktop .abbrev_defs .gnus .gnus.el .eshell/** .spacevim.d/** .vimprj session.vim .lvim.lua .nvim/** .config/lvim/** .lite_project.lua .lite_project/**
 		.config/lite-xl/** .config/vis/** .textadept/** .atom/** .pulsar/** .tm_properties .kateproject .spyproject/** .qtcreator/** .lapce/** .config/rstudio/** *.suo .cproject .settings/language.settings.xml cmakelists.txt.user`},
-	{reason: "editor settings", scope: own, patterns: `.project`, lines: []string{"*externaltoolbuilder"}},
+	{reason: "editor settings", scope: own, patterns: `.project`, lines: []string{"**externaltoolbuilder", "**&#", "**<!"}},
 	{reason: "latexmk runs it", scope: own, patterns: `.latexmkrc latexmkrc`},
-	{reason: "pylint runs it", scope: own, patterns: `.pylintrc pylintrc .pylintrc.toml pylintrc.toml`, lines: []string{"init-hook", "load-plugins"}},
-	{reason: "flake8 runs it", scope: own, patterns: `.flake8`, lines: []string{"flake8:local-plugins", "paths"}},
+	{reason: "pylint runs it", scope: own, patterns: `.pylintrc pylintrc .pylintrc.toml pylintrc.toml`, lines: []string{"init-hook", "load-plugins", "unsafe-load-any-extension", "extension-pkg-allow-list", "extension-pkg-whitelist"}},
+	{reason: "flake8 runs it", scope: own, patterns: `.flake8`, lines: []string{"flake8:local-plugins", "paths", "output-file"}},
 	{reason: "golangci-lint runs it", scope: own, patterns: `.golangci.yml .golangci.yaml .golangci.toml .golangci.json`, lines: []string{"custom", "*.custom", "*.so"}},
 	{reason: "sqlfluff runs it", scope: own, patterns: `.sqlfluff`, lines: []string{"library-path"}},
 	{reason: "ansible runs it", scope: own, patterns: `.ansible-lint .ansible-lint.yml`, lines: []string{"rulesdir"}},
@@ -123,7 +123,7 @@ var classes = []class{
 	{reason: "run by git hooks", scope: own, patterns: `.secrets.baseline`, lines: []string{"*file://"}},
 	{reason: "mypy runs it", scope: own, patterns: `mypy.ini .mypy.ini`, lines: []string{"plugins", "python-executable"}},
 	{reason: "ansible runs it", scope: own, patterns: `ansible.cfg .ansible.cfg`},
-	{reason: "names an interpreter", scope: own, patterns: `.python-version .python-versions`, lines: []string{"*/"}},
+	{reason: "names an interpreter", scope: own, patterns: `.python-version .python-versions`, lines: []string{"**/"}},
 	{reason: "names an interpreter", scope: own, patterns: `
 		.ruby-version .node-version .nvmrc .go-version .java-version .perl-version .php-version .swift-version .terraform-version`, lines: []string{"*../", "*path:", "*ref:"}},
 	{reason: "names an interpreter", scope: own, patterns: `.pdm-python`},
@@ -133,7 +133,7 @@ var classes = []class{
 	{reason: "corepack settings", scope: own, patterns: `.corepack.env`},
 	{reason: "sbt runs it", scope: own, patterns: `.sbtrc .sbt/**`},
 	{reason: "R startup file", scope: own, patterns: `renv/activate.r`},
-	{reason: "web server settings", scope: own, patterns: `.htaccess`, lines: []string{"*php_value", "*php_admin", "*sethandler", "*addhandler", "*action", "*execcgi"}},
+	{reason: "web server settings", scope: own, patterns: `.htaccess`, lines: []string{"*php_value", "*php_admin", "*sethandler", "*x-httpd-", "*includes", "*addhandler", "*action", "*execcgi"}},
 	{reason: "agent settings", scope: own, patterns: `
 		.claude-plugin/** gptme.toml .gptme/** .pi/** .qoder/** .iflow/** iflow.md .codebuff/** codebuff.json .aiassistant/** .firebender/** firebender.json .rovodev/**
 		.codebuddy/** .lingma/** .antigravity/** .vibe/** .grok/** .letta/** .serena/** .devin/** .sourcegraph/** .refact/** .qodo/** .ruler/** .rulesync/** .kilocoderules* replit.md .gitlab/duo/** mcp_config.json mcp_settings.json cline_mcp_settings.json`},

@@ -1,0 +1,153 @@
+package runslater
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Some files have settings that run something among many that do not. This file finds those settings in the text of a
+// file, whatever its form is: lines with names and values, sections, YAML, JSON, TOML, properties of Java. It need not
+// be exact, but must see all names that a program sees. So it goes by words, and not by the place that a name has in
+// one of these forms.
+
+// newSettings reports whether a file has a setting with one of some names that the old file does not have in the same
+// words.
+func (c *Classifier) newSettings(p string, names []string) bool {
+	now, ok := c.New.Read(p)
+	if !ok || otherEncoding(now) {
+		return true
+	}
+	list := settings(now, names)
+	if len(list) == 0 {
+		return false
+	}
+	old, _ := c.Old.Read(p)
+	before := settings(old, names)
+	return slices.ContainsFunc(list, func(text string) bool {
+		return !slices.Contains(before, text) || old != now && refers(text)
+	})
+}
+
+// otherEncoding reports whether a text may be in another encoding than UTF-8, which some programs recognize.
+func otherEncoding(text string) bool { return !utf8.ValidString(text) || strings.ContainsRune(text, 0) }
+
+// refers reports whether the value of a setting may come from another place in the file: of YAML, or by interpolation.
+func refers(text string) bool {
+	return strings.Contains(text, "*") || strings.Contains(text, "%(") || strings.Contains(text, "${")
+}
+
+// endsLine reports whether a program may end a line at a character.
+func endsLine(r rune) bool {
+	return r == '\n' || r == '\r' || r >= 0x1c && r <= 0x1e || r == 0x85 || r == 0x2028 || r == 0x2029
+}
+
+// settings returns the settings with some names, each with all lines of its value.
+func settings(text string, names []string) (list []string) {
+	lines := strings.FieldsFunc(text, endsLine)
+	for i, line := range lines {
+		if isSetting(line, names) {
+			list = append(list, strings.Join(lines[i:i+valueLines(lines[i:])], "\n"))
+		}
+	}
+	return list
+}
+
+// valueLines returns how many lines the setting takes that begins in the first one. Its value goes on in lines that are
+// indented, are items of a list, or follow a bracket or a quote that is open. A section goes on up to the next one.
+func valueLines(lines []string) int {
+	last := strings.TrimSpace(lines[0])
+	section := strings.HasPrefix(last, "[")
+	depth, quoted := opened(last)
+	for i, line := range lines[1:] {
+		text := strings.TrimSpace(line)
+		further := indent(line) - indent(lines[0])
+		switch {
+		case section:
+			if strings.HasPrefix(text, "[") {
+				return i + 1
+			}
+		case text == "" || depth > 0 || quoted || further > 0:
+		case further == 0 && strings.ContainsRune("-?:,=[]{}|", rune(text[0])):
+		case !strings.ContainsRune(`:=,|>\[{(`, rune(last[len(last)-1])):
+			return i + 1
+		}
+		if text != "" {
+			last = text
+		}
+		d, q := opened(text)
+		depth, quoted = max(0, depth+d), quoted != q
+	}
+	return len(lines)
+}
+
+// opened returns how many more brackets a line opens than it closes, and whether it opens or closes a long quote.
+func opened(line string) (depth int, quote bool) {
+	count := func(s string) int { return strings.Count(line, s) }
+	return count("{") + count("[") + count("(") - count("}") - count("]") - count(")"), (count(`"""`)+count("'''"))%2 == 1
+}
+
+func indent(line string) int { return len(line) - len(strings.TrimLeft(line, " \t")) }
+
+// isSetting reports whether a line has a setting with one of some names: a word that begins the line, or that a colon,
+// an equals sign, a comma or the end of the line follows. "*text" means any line with that text except comments,
+// "**text" comments, too.
+func isSetting(line string, names []string) bool {
+	line = strings.TrimSpace(strings.Map(plainSpace, strings.ToLower(line)))
+	if line == "" {
+		return false
+	}
+	// Where a text goes on over several lines, or between brackets, such a line is no comment in YAML and TOML.
+	comment := line[0] == '#' && !strings.ContainsAny(line, `"'`) || line[0] == ';' && !strings.ContainsAny(line, `"',{[`)
+	key := line
+	if i := strings.IndexAny(line, "=: "); i >= 0 {
+		key = line[:i]
+	}
+	if !comment && (strings.ContainsAny(key, `\$`) || strings.HasSuffix(line, `\`) || strings.Contains(line, `\u`) || strings.Contains(line, `\x`)) {
+		return true // a name is written in another way
+	}
+	words := strings.ReplaceAll(line, "_", "-")
+	return slices.ContainsFunc(names, func(name string) bool {
+		if text, ok := strings.CutPrefix(name, "**"); ok {
+			return strings.Contains(line, text)
+		}
+		if text, ok := strings.CutPrefix(name, "*"); ok {
+			return !comment && strings.Contains(line, text)
+		}
+		return !comment && hasName(words, name)
+	})
+}
+
+// plainSpace makes a space of what some programs take for one, or ignore.
+func plainSpace(r rune) rune {
+	if unicode.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+		return ' '
+	}
+	return r
+}
+
+// hasName reports whether a line has a word as the name of a setting.
+func hasName(line, name string) bool {
+	for at := 0; ; at += len(name) {
+		i := strings.Index(line[at:], name)
+		if i < 0 {
+			return false
+		}
+		at += i
+		before, after := line[:at], line[at+len(name):]
+		if before != "" && (isKey(before[len(before)-1]) || strings.ContainsRune("/@", rune(before[len(before)-1]))) {
+			continue
+		}
+		begins := !strings.Contains(strings.TrimLeft(before, `"'[{( `), " ")
+		end := strings.TrimLeft(after, ` "'[]})`)
+		switch {
+		case end == "" || strings.ContainsRune(":=,", rune(end[0])):
+			return true
+		case begins && after[0] == ' ':
+			return true
+		case after[0] == '.' && (!strings.ContainsAny(before, ":=") || strings.Contains(before, "{")):
+			return true
+		}
+	}
+}
