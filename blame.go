@@ -62,6 +62,7 @@ type met struct {
 	call   bool   // a system call that the filter refuses
 	alone  bool   // the process has one thread
 	helper bool   // a descendant of the process met it
+	only   string // it counts only if the message contains one of these words, separated by "|"; empty: always
 	vague  bool   // the host may lack it too: it counts only if a message names it and the error
 	by     string // the program that met it
 }
@@ -332,7 +333,8 @@ func (f *followed) named() (reason []int, said bool) {
 			words[strings.TrimRight(string(word), ":.")] = true
 		}
 	}
-	for _, m := range f.met {
+	counting := slices.DeleteFunc(slices.Clone(f.met), func(m met) bool { return m.only != "" && !containsAny(text, strings.Split(m.only, "|")...) })
+	for _, m := range counting {
 		if (m.net && m.inText(text) || !m.net && names(words, m.target, m.by) && (!m.vague && m.err != unix.EXDEV || m.says(text))) && !slices.Contains(reason, m.index) {
 			reason = append(reason, m.index)
 		}
@@ -343,15 +345,20 @@ func (f *followed) named() (reason []int, said bool) {
 	if reason != nil {
 		return reason, true
 	}
+	for _, m := range counting {
+		if m.only != "" && m.err == 0 { // no call failed, but the program lacks what it needs
+			return []int{m.index}, true
+		}
+	}
 	if slices.ContainsFunc(f.own, func(name string) bool { return names(words, name, "") }) {
 		return nil, true
 	}
 	if reason = f.passed(text, words); reason != nil {
 		return reason, true
 	}
-	for _, m := range slices.Backward(f.met) {
+	for _, m := range slices.Backward(counting) {
 		says := m.says(text)
-		if m.call && (says || containsAny(text, "no permission", "missing cap_")) { // programs go on, to look for the reason
+		if m.call && (says || containsAny(text, "no permission", "missing cap_", "must be root", "superuser")) { // programs go on, to look for the reason
 			return []int{m.index}, true
 		}
 		if !m.net && (m.err == unix.EROFS || !f.went) && f.child == nil && says {

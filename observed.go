@@ -20,6 +20,7 @@ import (
 	"github.com/nsrun/nsrun/internal/idmap"
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sandbox"
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/nsexec"
 )
@@ -30,6 +31,7 @@ type observed struct {
 	box *plan.Sandbox
 	// loopback says that the command has a loopback device of its own.
 	loopback bool
+	held     uint64   // nsrun's privileges, see sys.Held
 	open     bool     // the command has the host's network
 	abstract []string // Config.AllowUnix
 	net      *network // nil: none by rules
@@ -54,7 +56,8 @@ func (x *Execution) observe(cmd *nsexec.Cmd, deny nsexec.Filter) error {
 	} else {
 		o.servers = host.ReadResolvConf().Upstreams
 	}
-	o.by = &attempts.Observer{Deny: deny, Tell: o.tell, After: o}
+	o.held = sys.Held()
+	o.by = &attempts.Observer{Deny: deny, Tell: o.tell, After: o, Held: o.held}
 	if x.runner.config.OwnIDs {
 		o.by.Root = idmap.Own
 	} else {
@@ -107,15 +110,20 @@ func (o *observed) tell(a attempts.Attempt, by func() attempts.Process) bool {
 		ok = true
 		r = Refusal{Kind: kind, Op: string(kind), Target: "process " + strconv.Itoa(a.Number), Rule: processRule, Count: 1,
 			Why: "the sandbox has its own process ids, and commands reach no process outside"}
+	} else if a.SetID {
+		r, ok, m.call, m.only, m.vague = refusedSetID(a.Path), true, true, setIDWords, true
+	} else if a.Netlink {
+		r, ok, m.call, m.only, m.vague = refusedPrivilege(networkChange, false), a.Needs&^o.held == 0, true, "netlink", true
 	} else if a.Privileges {
-		r, ok, m.call = refusedPrivilege(a.Path, a.Owner), true, true
+		r, ok, m.call = refusedPrivilege(a.Path, a.Owner), a.Owner || a.Needs&^o.held == 0, true
 	} else if a.ICMP {
-		r, ok, m.call = refusedICMP(), o.net != nil, true
+		r, m.call = refusedICMP(), true
+		ok = (a.Needs&^o.held == 0 || host.Pings()) && (o.net != nil || by().Program != "ping") // whose connect fails, too
 	} else if strings.HasPrefix(a.Path, AbstractSockets) {
 		r, ok = o.refusedAbstract(a.Path, by)
 	} else if kind == RefusedSyscall {
 		r = refusedSyscall(a.Path)
-		ok = a.Anyone || os.Geteuid() == 0
+		ok = a.Needs&^o.held == 0
 		m.call = true
 	} else if a.Err == unix.EXDEV {
 		r, ok = refusedAcross(o.box, a)
@@ -164,6 +172,9 @@ func (o *observed) refusedInet(a attempts.Attempt, by func() attempts.Process, m
 	switch {
 	case o.open:
 		return r, false
+	case a.Serves && (o.net == nil || o.net.mode == BrokerEnforcer) && hasAddress(a.To.Addr().AsSlice()):
+		m.net, m.call, m.err, m.target = false, true, unix.EADDRNOTAVAIL, a.To.Addr().String()
+		return refusedAddress(m.target), true
 	case a.Serves:
 		m.target = strconv.Itoa(int(a.To.Port()))
 		m.net = true

@@ -29,7 +29,8 @@ type Refusal struct {
 	// "socket", "blocked", "private" (commands have their own in place of the host's), "strict" (only what is
 	// listed is shown), "nsrun", "privileges", "network", "seccomp", "mount" (a rule names this very file, so it is
 	// a mount of its own), "loopback" (a server of this host listens there, but commands have their own loopback
-	// device), "processes" (the sandbox has its own process ids), "limit" (one of Result.Limits, or Config.Timeout;
+	// device), "address" (a server at an address of the host, whose network devices the sandbox does not have),
+	// "icmp" (ping(8)), "processes" (the sandbox has its own process ids), "limit" (one of Result.Limits, or Config.Timeout;
 	// the Flag is for twice as much).
 	Rule string `json:"rule"`
 	Why  string `json:"why"` // the same for people
@@ -57,6 +58,8 @@ func (r Refusal) String() string {
 		text = "execution of"
 	case RefusedUnix:
 		text = "connection to"
+	case RefusedServe:
+		text = "server at"
 	case RefusedSyscall:
 		text = "system call"
 	case RefusedSignal:
@@ -81,13 +84,16 @@ const loopbackRule = "loopback"
 // networkRule is the word for rules of the network, and for the lack of one.
 const networkRule = "network"
 
+// addressRule is the word for an address of the host's network devices, which the sandbox does not have.
+const addressRule = "address"
+
 // limitRule is the word for a limit, and processRule for what is outside the sandbox's process numbers.
 const limitRule, processRule = "limit", "processes"
 
 // FileRefusals returns the refusals in Result.Refusals that are not also in Result.Network or Result.Limits.
 func (r Result) FileRefusals() (list []Refusal) {
 	for _, d := range r.Refusals {
-		if d.Rule != limitRule && d.Kind != RefusedConnect && d.Kind != RefusedServe || d.Rule == loopbackRule {
+		if d.Rule != limitRule && d.Kind != RefusedConnect && d.Kind != RefusedServe || d.Rule == loopbackRule || d.Rule == addressRule {
 			list = append(list, d)
 		}
 	}

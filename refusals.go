@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"errors"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -19,6 +18,7 @@ import (
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/limits"
 	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/nsexec"
 )
@@ -35,7 +35,7 @@ const (
 
 // findRefusals finds what the command was refused. err is what Wait returns.
 func (x *Execution) findRefusals(err error) {
-	t := refusalTable{box: &x.box, dir: x.dir, names: mostNames, root: os.Geteuid() == 0 && !x.landlock, landlock: x.landlock}
+	t := refusalTable{box: &x.box, dir: x.dir, names: mostNames, held: sys.Held(), landlock: x.landlock, rules: x.net != nil, open: x.request.Network || x.net != nil && x.net.mode == KernelEnforcer}
 	for _, d := range x.result.Network.Denied() {
 		r := networkRefusal(d)
 		target := d.Host
@@ -167,8 +167,10 @@ type refusalTable struct {
 	box      *plan.Sandbox
 	dir      string // the working directory
 	names    int    // that may still be looked at
-	root     bool   // it is root's command
+	held     uint64 // nsrun's privileges, see sys.Held
 	landlock bool   // nothing is done by mounts
+	rules    bool   // it has a network by rules
+	open     bool   // it has the host's network
 	list     []Refusal
 }
 
@@ -216,64 +218,6 @@ func (t *refusalTable) namespaces(lower []byte) {
 	}
 }
 
-// ownerWords occur in messages about owners and other users, for which root's commands lack capabilities.
-var ownerWords = [...][]byte{
-	[]byte("ownership"), []byte("chown"), []byte("change owner"), []byte("set groups"), []byte("setgroups"), []byte("setgid"), []byte("setuid"),
-	[]byte("set uid"), []byte("set gid"), []byte("seteuid"), []byte("setegid"), []byte("setresuid"), []byte("setresgid"),
-}
-
-// owners looks for the message of root's program that could not give a file away, or become another user.
-func (t *refusalTable) owners(lower []byte) {
-	if !bytes.Contains(lower, []byte("operation not permitted")) {
-		return
-	}
-	for _, word := range ownerWords {
-		if bytes.Contains(lower, word) {
-			t.add(refusedPrivilege("chown", true))
-			return
-		}
-	}
-}
-
-// refusedPrivilege is a system call of root's command that takes root's privileges; owner says that it gives a file
-// away, or makes the command another user.
-func refusedPrivilege(name string, owner bool) Refusal {
-	r := Refusal{Kind: RefusedSyscall, Op: string(RefusedSyscall), Target: name, Rule: "privileges", Count: 1, Why: "root has no privileges in the sandbox"}
-	if owner {
-		r.Why, r.Flag = r.Why+", not even for owners and other users", "--own-ids"
-	}
-	return r
-}
-
-// refusedICMP is a socket for ICMP, as ping(8) makes one.
-func refusedICMP() Refusal {
-	r := Refusal{Kind: RefusedSyscall, Op: string(RefusedSyscall), Target: "socket", Rule: "icmp", Count: 1, Why: "ping uses ICMP, and only the host's network has it"}
-	if host.Pings() {
-		r.Flag = "--net host"
-	} else {
-		r.Why += "; there it takes privileges, which no flag gives: see net.ipv4.ping_group_range"
-	}
-	return r
-}
-
-// forNamespaces are the calls that Config.UserNamespaces allows.
-var forNamespaces = []string{
-	"clone", "unshare", "setns", "mount", "umount2", "pivot_root", "chroot", "open_tree", "open_tree_attr", "move_mount", "fsopen", "fsconfig", "fsmount",
-	"fspick", "mount_setattr",
-}
-
-// refusedSyscall is a system call that the seccomp filter refuses.
-func refusedSyscall(name string) Refusal {
-	r := Refusal{Kind: RefusedSyscall, Op: string(RefusedSyscall), Target: name, Rule: "seccomp", Why: "commands in a sandbox may not do this", Count: 1}
-	if slices.Contains(forNamespaces, name) {
-		r.Why, r.Flag = "commands in a sandbox may not make namespaces", "--allow-userns"
-		if os.Geteuid() == 0 {
-			r.Why, r.Flag = "root's commands have no privileges, and may not make namespaces: run nsrun as an ordinary user, with --allow-userns", ""
-		}
-	}
-	return r
-}
-
 // text looks for paths in lines that contain the text of such an error.
 func (t *refusalTable) text(output []byte) {
 	for line := range bytes.Lines(output) {
@@ -281,9 +225,7 @@ func (t *refusalTable) text(output []byte) {
 		if !t.box.UserNamespaces {
 			t.namespaces(lower)
 		}
-		if t.root && !t.box.OwnIDs {
-			t.owners(lower)
-		}
+		t.privileges(lower)
 		for _, m := range messages {
 			if i := bytes.Index(lower, m.text); i >= 0 && len(lower) == len(line) {
 				before, behind := string(line[:i]), string(line[i+len(m.text):])

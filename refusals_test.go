@@ -165,7 +165,7 @@ func TestNoRefusals(t *testing.T) {
 			q := passing(t, strings.ReplaceAll(command, "$D", dir), i%4 != 1)
 			c := c
 			for _, c.Why = range [...]bool{false, true} {
-				if c.Why && i%4 != 0 && !testenv.Long() || c.Why && os.Geteuid() == 0 && (strings.HasPrefix(command, "mount") || strings.HasPrefix(command, "mknod")) {
+				if c.Why && i%4 != 0 && !testenv.Long() || os.Geteuid() == 0 && (strings.HasPrefix(command, "mount") || strings.HasPrefix(command, "mknod")) {
 					continue // root may do that outside of a sandbox
 				}
 				needFor(t, c)

@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/nsrun/nsrun"
-	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
@@ -190,7 +189,7 @@ func TestWhyElse(t *testing.T) {
 		return `python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect("\0` + name + `")'`
 	}
 	attach := fmt.Sprintf("python3 -c 'import ctypes, sys; sys.exit(-ctypes.CDLL(None).ptrace(0x4206, %d, 0, 0))'", other.Process.Pid)
-	const icmp, unprivileged = `python3 -c 'import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM, 1)'`, "root has no privileges in the sandbox"
+	const icmp, unprivileged = `python3 -c 'import socket; socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)'`, "root has no privileges in the sandbox"
 	const ring = `python3 -c 'import ctypes, os; ctypes.CDLL(None).syscall(425, 1, bytes(120)); `
 	root := os.Getuid() == 0
 	for _, tt := range []struct {
@@ -208,7 +207,7 @@ func TestWhyElse(t *testing.T) {
 		{"python3 -c 'import os; os.setpriority(0, 0, -1)'", "system call setpriority: " + unprivileged, false, true},
 		{"unshare -m true", "may not make namespaces: run nsrun as an ordinary user, with --allow-userns", false, true},
 	} {
-		if tt.root && !root || tt.rules && !features.Has(features.BPF) { // the broker knows nothing of ICMP
+		if tt.root && !root {
 			continue
 		}
 		var flags []string

@@ -17,9 +17,9 @@ import (
 func told(e syscall.Errno) bool { return e == syscall.EPERM || e == syscall.EAFNOSUPPORT }
 
 // observing returns the filter. It reports calls with a path or an address, the end of processes, what they write to
-// standard error, and refusals by deny, if told says so; with owners also ownerCalls. For all other calls it answers as
-// deny does.
-func observing(deny []unix.SockFilter, owners bool) (f seccomp.Filter) {
+// standard error, and refusals by deny, if told says so; with owners also ownerCalls; and rootCalls for which the
+// privileges held are enough. For all other calls it answers as deny does.
+func observing(deny []unix.SockFilter, owners bool, held uint64) (f seccomp.Filter) {
 	f.Nr()
 	seen := uint32(0)
 	for _, c := range slices.Concat(newCalls, oldCalls) {
@@ -46,22 +46,15 @@ func observing(deny []unix.SockFilter, owners bool) (f seccomp.Filter) {
 		for i := range ownerCalls {
 			f.When(seccomp.Equal, uint32(ownerCalls[i].nr), f.Notify)
 		}
-		for i := range rootCalls {
-			f.When(seccomp.Equal, uint32(rootCalls[i].nr), f.Notify)
-		}
 	}
+	observeRoot(&f, held)
 	f.When(seccomp.Equal, unix.SYS_PTRACE, func() {
 		f.Lower(0)
 		f.When(seccomp.Equal, unix.PTRACE_ATTACH, f.Notify)
 		f.When(seccomp.Equal, unix.PTRACE_SEIZE, f.Notify)
 		f.Nr()
 	})
-	f.When(seccomp.Equal, unix.SYS_SOCKET, func() {
-		f.Lower(2)
-		f.When(seccomp.Equal, unix.IPPROTO_ICMP, f.Notify)
-		f.When(seccomp.Equal, unix.IPPROTO_ICMPV6, f.Notify)
-		f.Nr()
-	})
+	observeSockets(&f, held)
 	f.When(seccomp.Equal, unix.SYS_LANDLOCK_RESTRICT_SELF, f.Notify) // package renames must know of it
 	f.When(seccomp.Equal, unix.SYS_EXIT_GROUP, f.Notify)
 	f.When(seccomp.Equal, unix.SYS_IO_URING_SETUP, f.Notify)

@@ -55,7 +55,7 @@ func machine(t *testing.T, f []unix.SockFilter) func(b []byte) uint32 {
 // passes the filters that observe.
 func TestVerdict(t *testing.T) {
 	deny := []unix.SockFilter(nsexec.DefaultFilter())
-	byDeny, byObserving, byMessages := machine(t, deny), machine(t, observing(deny, true)), machine(t, messages(deny))
+	byDeny, byObserving, byMessages := machine(t, deny), machine(t, observing(deny, true, 1<<64-1)), machine(t, messages(deny))
 	arch := deny[1].K
 	values := []uint64{0, 1, 2, 4, 15, 0x5412, 0x541c, 1024, unix.O_CREAT, unix.S_ISUID, unix.S_ISGID, unix.CLONE_NEWUSER, unix.CLONE_NEWTIME, 1 << 32, 1<<64 - 1}
 	told, said := 0, 0
@@ -103,7 +103,7 @@ func TestVerdict(t *testing.T) {
 // TestOpenedIsNotTold: a look at what is open already does not wait for anybody, and one at a path does.
 func TestOpenedIsNotTold(t *testing.T) {
 	deny := []unix.SockFilter(nsexec.DefaultFilter())
-	decide, arch := machine(t, observing(deny, true)), deny[1].K
+	decide, arch := machine(t, observing(deny, true, 1<<64-1)), deny[1].K
 	for _, c := range newCalls {
 		if c.deed != looks || c.flags < 0 {
 			continue
@@ -123,7 +123,7 @@ func TestOpenedIsNotTold(t *testing.T) {
 // TestSendsWithAddress: what is sent without an address does not wait for anybody.
 func TestSendsWithAddress(t *testing.T) {
 	deny := []unix.SockFilter(nsexec.DefaultFilter())
-	decide, arch := machine(t, observing(deny, true)), deny[1].K
+	decide, arch := machine(t, observing(deny, true, 1<<64-1)), deny[1].K
 	for address, want := range map[uint64]uint32{0: seccomp.Allow, 0x7ffc12345678: seccomp.Notify} {
 		if got := decide(data(unix.SYS_SENDTO, arch, [6]uint64{3, 1, 1, 0, address, 16})); got != want {
 			t.Errorf("address %#x: %#x, want %#x", address, got, want)

@@ -38,11 +38,16 @@ type Attempt struct {
 	Err  syscall.Errno
 	From string // with EXDEV: the directory of the old name; Path is that of the new name
 	Name bool   // the name itself is removed or replaced, not the file that it leads to; with EXDEV: the old one is removed
-	// Anyone says that the Syscall needs no privileges outside a sandbox, and Privileges that it needs those of
-	// root, which the processes do not have.
-	Anyone, Privileges bool
-	Owner              bool // the Privileges are about owners or other users
-	ICMP               bool // the Syscall makes an ICMP socket, as for ping(8); it is not known whether that fails
+	// Needs are the capabilities that the Syscall takes outside a sandbox, as bits, with sys.Initial if the kernel
+	// asks for them in the initial user namespace. Zero: it takes none.
+	Needs      uint64
+	Privileges bool // no filter refuses the Syscall, but the processes lack the privileges for it
+	Owner      bool // the Privileges are about owners or other users
+	ICMP       bool // the Syscall makes an ICMP socket, as for ping(8); it is not known whether that fails
+	SetID      bool // for Exec: the program's set-user-id bit has no effect; it is not known whether that makes it fail
+	// Netlink says that the Syscall makes a socket with which privileged programs change network devices and rules;
+	// only their message says whether that fails.
+	Netlink bool
 
 	To       netip.AddrPort // for Inet
 	Datagram bool           // for Inet: the socket is not a TCP socket
@@ -86,6 +91,8 @@ type Observer struct {
 	// Unprivileged says that the processes are root's, but have no privileges: they can neither give files away nor
 	// become another user.
 	Unprivileged bool
+	// Held are the privileges that the caller has and the processes lack, as in Attempt.Needs.
+	Held uint64
 
 	first  int                // the first process that executed a program: the command
 	root   sys.FD             // the sandbox's root; None before the first call
@@ -108,7 +115,7 @@ func (o *Observer) Attach(c *sandbox.Options) error {
 	}
 	o.stop, o.root, o.forks = sys.FD(stop), sys.None, forks()
 	o.quick = newQuick(o)
-	filter := observing(o.Deny, o.Unprivileged)
+	filter := observing(o.Deny, o.Unprivileged, o.Held)
 	o.next = c.Observer
 	c.Observer = &sandbox.Observer{Filter: filter, Look: o.look, Handle: o.handle, Next: o.following}
 	c.Supervisor = &sandbox.Supervisor{
@@ -186,8 +193,8 @@ func (o *Observer) handle(l notify.Listener, n *notify.Notification) {
 		e = syscall.Errno(v &^ seccomp.Action)
 	}
 	if told(e) || n.NR == unix.SYS_IO_URING_SETUP {
-		name, anyone := refusedCall(n)
-		o.tell(n, Attempt{Kind: Syscall, Path: name, Err: e, Anyone: anyone})
+		name, needs := refusedCall(n)
+		o.tell(n, Attempt{Kind: Syscall, Path: name, Err: e, Needs: needs})
 	}
 	l.Answer(n.ID, e)
 }
@@ -214,13 +221,10 @@ func (o *Observer) look(n *notify.Notification) {
 		return
 	}
 	if n.NR == unix.SYS_SOCKET {
-		if family := int32(n.Args[0]); family != unix.AF_INET && family != unix.AF_INET6 {
-			return // there the number means another protocol
-		}
-		o.tell(n, Attempt{Kind: Syscall, Path: "socket", Err: unix.EACCES, ICMP: true})
+		o.socket(n)
 		return
 	}
-	if o.Unprivileged && (o.owner(n) || o.rootOnly(n)) {
+	if o.Unprivileged && o.owner(n) || o.rootOnly(n) {
 		return
 	}
 	list := calls(int(n.NR))

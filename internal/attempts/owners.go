@@ -74,39 +74,3 @@ func (o *Observer) chown(n *notify.Notification, fd sys.FD, a *Attempt) {
 		*a = Attempt{Kind: Syscall, Path: "chown", Err: unix.EPERM, Privileges: true, Owner: true}
 	}
 }
-
-// rootCalls are calls that take root's privileges with certain arguments: fails reports whether they do.
-var rootCalls = [...]struct {
-	nr    int32
-	name  string
-	fails func(n *notify.Notification) bool
-}{
-	{unix.SYS_MKNODAT, "mknod", func(n *notify.Notification) bool { return device(n.Args[2], n.Args[3]) }},
-	{unix.SYS_SETPRIORITY, "setpriority", func(n *notify.Notification) bool { return int32(n.Args[2]) < 0 }},
-	{unix.SYS_SCHED_SETSCHEDULER, "sched_setscheduler", func(n *notify.Notification) bool {
-		policy := n.Args[1] &^ unix.SCHED_RESET_ON_FORK
-		return policy == unix.SCHED_FIFO || policy == unix.SCHED_RR
-	}},
-	{unix.SYS_IOPRIO_SET, "ioprio_set", func(n *notify.Notification) bool { return n.Args[2]>>13 == 1 }}, // IOPRIO_CLASS_RT
-	{unix.SYS_SETHOSTNAME, "sethostname", always}, {unix.SYS_SETDOMAINNAME, "setdomainname", always},
-	{unix.SYS_FANOTIFY_INIT, "fanotify_init", func(n *notify.Notification) bool { return n.Args[0]&unix.FAN_REPORT_FID == 0 }},
-}
-
-func always(*notify.Notification) bool { return true }
-
-// device reports whether mknod(2) makes a device. One with the number 0 is an overlay's mark, which everyone may make.
-func device(mode, number uint64) bool {
-	kind := mode & unix.S_IFMT
-	return kind == unix.S_IFBLK || kind == unix.S_IFCHR && number != 0
-}
-
-// rootOnly handles one of rootCalls, and reports whether it is one that fails.
-func (o *Observer) rootOnly(n *notify.Notification) bool {
-	for i := range rootCalls {
-		if c := &rootCalls[i]; c.nr == n.NR && c.fails(n) {
-			o.tell(n, Attempt{Kind: Syscall, Path: c.name, Err: unix.EPERM, Privileges: true})
-			return true
-		}
-	}
-	return false
-}

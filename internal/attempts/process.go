@@ -34,6 +34,17 @@ func field(b []byte, name string) int {
 	return 0
 }
 
+// kilobytes returns the number of bytes in a line of a file of /proc that counts kilobytes.
+func kilobytes(b []byte, name string) uint64 {
+	_, rest, _ := bytes.Cut(b, []byte(name))
+	words := bytes.Fields(rest)
+	if len(words) == 0 {
+		return 0
+	}
+	n, _ := strconv.ParseUint(string(words[0]), 10, 64)
+	return n << 10
+}
+
 func process(thread uint32) (p Process) {
 	if p.Host = field(file(thread, "status"), "Tgid:"); p.Host > 0 {
 		status := file(p.Host, "status")

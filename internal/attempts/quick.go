@@ -124,7 +124,7 @@ func (q *quick) passes() bool {
 	if e != 0 {
 		return q.failed.has(answer(&q.path[0], d, mode, e))
 	}
-	ok := d == looks || q.may(fd, mode)
+	ok := d == looks || q.may(fd, mode) && !(d == executes && q.setID(fd))
 	syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
 	return ok
 }
@@ -172,6 +172,15 @@ func (q *quick) may(fd uintptr, mode uint32) bool {
 	}
 	_, _, e = syscall.RawSyscall(unix.SYS_FSTAT, fd, uintptr(unsafe.Pointer(&q.stat)), 0)
 	return e == 0 && q.stat.Mode&mode == mode
+}
+
+// setID reports whether a program has a set-user-id bit.
+//
+//go:nosplit
+//go:norace
+func (q *quick) setID(fd uintptr) bool {
+	_, _, e := syscall.RawSyscall(unix.SYS_FSTAT, fd, uintptr(unsafe.Pointer(&q.stat)), 0)
+	return e != 0 || q.stat.Mode&unix.S_ISUID != 0
 }
 
 // name sets path to the absolute path of a call, like Observer.name.

@@ -42,6 +42,9 @@ func (o *Observer) try(n *notify.Notification, c *call) (failed bool) {
 	switch a := o.outcome(n, name, d, mode, fd, err); {
 	case a.Err == 0:
 		o.tried(n, name, d, err != nil)
+		if d == executes && err == nil {
+			o.setID(n, fd)
+		}
 		return c.deed == makes && err == nil
 	case !o.tell(n, a):
 		if keeps {

@@ -4,10 +4,24 @@ package host
 
 import (
 	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
+
+// IsPrivileged reports whether a program has privileges of its own: a set-user-id bit of root, or capabilities.
+func IsPrivileged(program string) bool {
+	name, err := exec.LookPath(program)
+	var st unix.Stat_t
+	if err != nil || unix.Stat(name, &st) != nil {
+		return false
+	}
+	_, err = unix.Getxattr(name, "security.capability", nil)
+	return err == nil || st.Mode&unix.S_ISUID != 0 && st.Uid == 0
+}
 
 // Pings reports whether the host lets this process make ICMP sockets without privileges (icmp(7)).
 func Pings() bool {

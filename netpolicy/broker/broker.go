@@ -93,9 +93,10 @@ func (b *Broker) Attach(c *nsexec.Cmd) {
 	if b.observer = sandbox.Of(c).Observer; b.observer == nil {
 		b.observer = &sandbox.Observer{Filter: allowAll(), Look: func(*notify.Notification) {}, Handle: refuse}
 	}
+	looks := sandbox.Of(c).Observer != nil && b.observer.Answers == nil
 	sandbox.Of(c).Supervisor = &sandbox.Supervisor{
-		Filter:    traps(b.observer.Filter),
-		Early:     sandbox.Of(c).Observer != nil && b.observer.Answers == nil, // one that looks may be told of execve(2)
+		Filter:    traps(b.observer.Filter, looks),
+		Early:     looks, // it may be told of execve(2)
 		Seal:      seal(),
 		Links:     addresses(hasIPv6()),
 		Sockets:   b.wanted(),

@@ -16,8 +16,9 @@ type coder struct{ seccomp.Filter }
 func (c *coder) call(nr uint32, body func()) { c.When(seccomp.Equal, nr, body) }
 
 // traps is the filter that sends network calls to the broker, except those that it can
-// decide by registers alone. For other calls, it asks the filter others.
-func traps(others nsexec.Filter) nsexec.Filter {
+// decide by registers alone. For other calls, it asks the filter others. With observed, sockets that it refuses or
+// does not make are reported, too.
+func traps(others nsexec.Filter, observed bool) nsexec.Filter {
 	var c coder
 	c.Begin(seccomp.Arch, seccomp.HasX32)
 	c.call(unix.SYS_CONNECT, c.Notify)
@@ -47,7 +48,7 @@ func traps(others nsexec.Filter) nsexec.Filter {
 		noFastOpen(3)
 		c.Notify()
 	})
-	c.call(unix.SYS_SOCKET, func() { c.socket() })
+	c.call(unix.SYS_SOCKET, func() { c.socket(observed) })
 	c.call(unix.SYS_SETSOCKOPT, func() { c.option() })
 	for _, nr := range [...]uint32{unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER} {
 		c.call(nr, func() { c.Refuse(unix.ENOSYS) })
@@ -62,11 +63,15 @@ func allowAll() nsexec.Filter {
 }
 
 // socket adds which sockets are allowed: unix and netlink sockets, and for IP, UDP and ICMP echo
-// sockets, and TCP sockets, which the broker makes.
-func (c *coder) socket() {
+// sockets, and TCP sockets, which the broker makes. With observed it reports ICMP, raw and netlink sockets.
+func (c *coder) socket(observed bool) {
+	icmp, raw := c.Allow, func() { c.Refuse(unix.EPERM) }
+	if observed {
+		icmp, raw = c.Notify, c.Notify
+	}
 	c.Lower(0)
 	c.When(seccomp.Equal, unix.AF_UNIX, c.Allow)
-	c.When(seccomp.Equal, unix.AF_NETLINK, c.Allow)
+	c.When(seccomp.Equal, unix.AF_NETLINK, icmp)
 	c.When(seccomp.Equal, unix.AF_PACKET, func() { c.Refuse(unix.EPERM) })
 	c.Add(seccomp.Equal, 2, 0, unix.AF_INET)
 	c.Add(seccomp.Equal, 1, 0, unix.AF_INET6)
@@ -82,8 +87,12 @@ func (c *coder) socket() {
 	c.Add(seccomp.And, 0, 0, seccomp.SockTypeMask)
 	c.When(seccomp.Equal, unix.SOCK_STREAM, func() { protocols(c.Notify, 0, unix.IPPROTO_TCP) })
 	c.When(seccomp.Equal, unix.SOCK_DGRAM, func() {
-		protocols(c.Allow, 0, unix.IPPROTO_UDP, unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6)
+		c.Lower(2)
+		c.When(seccomp.Equal, unix.IPPROTO_ICMP, icmp)
+		c.When(seccomp.Equal, unix.IPPROTO_ICMPV6, icmp)
+		protocols(c.Allow, 0, unix.IPPROTO_UDP)
 	})
+	c.When(seccomp.Equal, unix.SOCK_RAW, raw)
 	c.Refuse(unix.EPERM)
 }
 

@@ -107,6 +107,7 @@ func (s *server) handle(n *notify.Notification) {
 		s.b.observer.Look(n)
 		s.connect(n)
 	case unix.SYS_BIND:
+		s.b.observer.Look(n)
 		s.bind(n)
 	case unix.SYS_LISTEN:
 		s.listen(n)

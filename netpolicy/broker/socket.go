@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/notify"
+	"github.com/nsrun/nsrun/internal/seccomp"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
@@ -16,6 +17,10 @@ import (
 // inside the sandbox, connect, bind and listen replace it by one of the sandbox. If the last socket was used inside,
 // this one probably will be, too, and the kernel makes it there.
 func (s *server) socket(n *notify.Notification) {
+	if int32(n.Args[0]) == unix.AF_NETLINK || n.Args[1]&seccomp.SockTypeMask != unix.SOCK_STREAM {
+		s.observed(n)
+		return
+	}
 	if s.inward {
 		s.l.Proceed(n.ID)
 		return
@@ -30,6 +35,17 @@ func (s *server) socket(n *notify.Notification) {
 	defer f.Close()
 	if e := s.l.Give(n.ID, fd, kind&unix.SOCK_CLOEXEC != 0); e != 0 {
 		s.l.Answer(n.ID, e) // EMFILE
+	}
+}
+
+// observed answers for a socket that the broker does not make: one of netlink or for ICMP, which the kernel makes in
+// the sandbox, or a raw one, which nobody gets.
+func (s *server) observed(n *notify.Notification) {
+	s.b.observer.Look(n)
+	if netlink := int32(n.Args[0]) == unix.AF_NETLINK; netlink || n.Args[1]&seccomp.SockTypeMask == unix.SOCK_DGRAM {
+		s.l.Proceed(n.ID)
+	} else {
+		s.l.Answer(n.ID, syscall.EPERM)
 	}
 }
 
