@@ -254,6 +254,22 @@ func helpTiocsti([]string) int {
 		_, _, e := unix.Syscall(unix.SYS_IOCTL, 0, uintptr(request)|1<<32, uintptr(unsafe.Pointer(&b)))
 		fmt.Printf("ioctl %#x: %s\n", request, name(e))
 	}
+	null := int32(27) // N_NULL: a terminal with this line discipline neither shows nor reads anything
+	for _, r := range [...]struct {
+		what             string
+		request, undo    uintptr
+		argument, undone uintptr
+	}{
+		{"exclusive", unix.TIOCEXCL, unix.TIOCNXCL, 0, 0}, {"stop", unix.TCXONC, unix.TCXONC, 0, 1}, // TCOOFF, TCOON
+		{"discipline", unix.TIOCSETD, unix.TIOCSETD, uintptr(unsafe.Pointer(&null)), uintptr(unsafe.Pointer(new(int32)))},
+		{"graphics", 0x4b3a, 0x4b3a, 1, 0}, {"switch", 0x5606, 0, 63, 0},
+	} {
+		_, _, e := unix.Syscall(unix.SYS_IOCTL, 0, r.request|1<<32, r.argument)
+		if e == 0 && r.undo != 0 {
+			_, _, _ = unix.Syscall(unix.SYS_IOCTL, 0, r.undo, r.undone)
+		}
+		fmt.Printf("%s: %s\n", r.what, name(e))
+	}
 	return 0
 }
 

@@ -44,7 +44,8 @@ func (f Filter) program(b *prog.Builder) (fprog, insns prog.Ptr) {
 // DefaultFilter refuses system calls that a command in a sandbox does not need, or that have been a way out of
 // sandboxes: more namespaces and mounts, io_uring (which makes system calls that no filter sees), kernel keys, BPF,
 // perf events, userfaultfd, kernel modules, clocks, leases, set-user-id bits, pushing input into the terminal (TIOCSTI,
-// TIOCLINUX), sockets of families other than unix, IP and netlink, and system calls of another architecture. A refused
+// TIOCLINUX), what makes the terminal useless for the caller (its line discipline, TIOCEXCL, tcflow(3) with TCOOFF, the
+// modes and fonts of the Linux console), sockets of families other than unix, IP and netlink, and system calls of another architecture. A refused
 // call fails with EPERM, or with ENOSYS if programs then use another call. Changing the limit of core dumps has no
 // effect.
 var DefaultFilter = sync.OnceValue(func() Filter { return denyFilter(shape{arch: seccomp.Arch, x32: seccomp.HasX32}) })
@@ -96,8 +97,15 @@ func denyFilter(o shape) Filter {
 		f.When(code, k, func() { f.Refuse(e) })
 	}
 	arg(unix.SYS_IOCTL, 1, func() {
-		deny(seccomp.Equal, unix.TIOCSTI, unix.EPERM)
-		deny(seccomp.Equal, unix.TIOCLINUX, unix.EPERM)
+		for i, request := range terminalRequests {
+			f.Add(seccomp.Equal, uint8(len(terminalRequests)-i), 0, request)
+		}
+		f.Add(seccomp.Jump, 0, 0, 1)
+		f.Refuse(unix.EPERM)
+		f.When(seccomp.Equal, unix.TCXONC, func() {
+			f.Lower(2)
+			deny(seccomp.Equal, tcooff, unix.EPERM)
+		})
 	})
 	// A lease makes other processes that open the file wait.
 	arg(unix.SYS_FCNTL, 1, func() { deny(seccomp.Equal, unix.F_SETLEASE, unix.EPERM) })
@@ -189,6 +197,17 @@ var deniedCalls = [...]uint32{
 	unix.SYS_SWAPOFF, unix.SYS_ACCT, unix.SYS_QUOTACTL, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_SYSLOG,
 	unix.SYS_QUOTACTL_FD, unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_VHANGUP, unix.SYS_LOOKUP_DCOOKIE,
 }
+
+// terminalRequests are the requests of ioctl(2) that put input into the terminal, or leave it in a state in which it
+// shows nothing, or something else than what is written to it, and in which nobody else can open or switch it.
+var terminalRequests = [...]uint32{
+	unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD, unix.TIOCEXCL,
+	0x4b3a, 0x4b41, 0x4b45, 0x4b61, 0x4b67, 0x4b68, 0x4b6a, 0x4b6c, 0x4b6d, 0x4b71, 0x4b72, // KDSETMODE, PIO_SCRNMAP, KDSKBMODE, PIO_FONT and others
+	0x5602, 0x5605, 0x5606, 0x5607, 0x5608, 0x5609, 0x560a, 0x560b, 0x560c, 0x560f, // VT_SETMODE, VT_RELDISP, VT_ACTIVATE and others
+}
+
+// tcooff is the argument of TCXONC that stops output.
+const tcooff = 0
 
 // oldCall is a call with a mode argument that newer architectures do not have.
 // flags is the argument with O_CREAT, 0 if there is none; makes says that the call makes a file.

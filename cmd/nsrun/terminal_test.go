@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
@@ -241,6 +243,38 @@ func TestLeftRaw(t *testing.T) {
 	s.ends(t, 0)
 	if !s.has("new") {
 		t.Errorf("not committed; the terminal shows\n%s", s.Screen())
+	}
+}
+
+// TestLeftFlags: flags that a command sets on its standard input, which it shares with our caller, are not set
+// afterwards. The control is the same command without nsrun.
+func TestLeftFlags(t *testing.T) {
+	const dd = "exec dd iflag=nonblock count=0 status=none"
+	waits := func(term *testenv.Terminal) bool {
+		flags := -1
+		c, err := term.Slave().SyscallConn() // Fd would clear the flag
+		if err == nil {
+			err = c.Control(func(fd uintptr) { flags, _ = unix.FcntlInt(fd, unix.F_GETFL, 0) })
+		}
+		if err != nil || flags < 0 {
+			t.Fatal(err)
+		}
+		return flags&unix.O_NONBLOCK == 0
+	}
+	for _, mode := range []string{"--keep", "--direct"} {
+		s := atTerminal(t, "run", mode, "--", "sh", "-c", dd)
+		if err := s.cmd.Wait(); err != nil {
+			t.Errorf("%s: %v; the terminal shows\n%s", mode, err, s.Screen())
+		}
+		if !waits(s.Terminal) {
+			t.Errorf("%s: the terminal is left without waiting", mode)
+		}
+	}
+	term := testenv.NewTerminal(t)
+	c := exec.Command("sh", "-c", dd)
+	term.Attach(c)
+	if err := c.Run(); err != nil || waits(term) {
+		t.Errorf("the control: %v, waits: %t", err, waits(term))
 	}
 }
 
