@@ -36,7 +36,7 @@ type CommitOptions struct {
 	AllowSpecial bool
 
 	// HoldSpecial holds each of these back, like files that run later, whether it is named or not.
-	// It is for commits that nobody looks at. False: see AllowSpecial.
+	// It is for commits of everything. False: see AllowSpecial.
 	HoldSpecial bool
 
 	// AllowExec also commits files that run later (Change.Runs). False: they are held back, and stay in the

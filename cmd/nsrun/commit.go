@@ -24,8 +24,9 @@ nothing until you choose --theirs, --ours or --merge, for all conflicts, or with
 pattern, as in --ours=go.mod, for those at and below it; the last one wins. Files that
 would run later (hooks, editor settings; nsrun show marks them) stay in the session unless
 a path names the very file or --allow-exec is given. Setuid files, FIFOs and the like need
---allow-special, even if named. Times are not shown, but are committed with the changes.
-nsrun undo takes a commit back.`,
+--allow-special: without it they stay in the session, and a commit of paths with such files
+does nothing. Times are not shown, but are committed with the changes. nsrun undo takes a
+commit back.`,
 	Flags: func(fs *flag.FlagSet) { commitFlags(fs, &commitOptions{}) },
 }
 
@@ -93,6 +94,7 @@ func cmdCommit(args []string) int {
 	defer s.Close()
 	bar := console.NewBar("committing", o.quiet)
 	o.Progress = bar.Progress()
+	o.HoldSpecial = len(o.Paths) == 0
 	ctx, stop := console.Interruptible()
 	before, _ := s.Committed()
 	err = s.CommitWith(ctx, o.CommitOptions)

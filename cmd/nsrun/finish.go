@@ -105,7 +105,7 @@ func (r *runner) commitChanges() error {
 	bar := console.NewBar("committing", r.o.quiet)
 	ctx, stop := console.Interruptible()
 	err := r.session.CommitWith(ctx, overlay.CommitOptions{
-		Progress: bar.Progress(), AllowExec: r.o.allowExec, AllowSpecial: r.o.allowSpecial, HoldSpecial: r.o.commit,
+		Progress: bar.Progress(), AllowExec: r.o.allowExec, AllowSpecial: r.o.allowSpecial, HoldSpecial: true,
 	})
 	stop()
 	bar.End()
