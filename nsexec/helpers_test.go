@@ -260,7 +260,7 @@ func helpTiocsti([]string) int {
 		request, undo    uintptr
 		argument, undone uintptr
 	}{
-		{"exclusive", unix.TIOCEXCL, unix.TIOCNXCL, 0, 0}, {"stop", unix.TCXONC, unix.TCXONC, 0, 1}, // TCOOFF, TCOON
+		{"stop", unix.TCXONC, unix.TCXONC, 0, 1}, // TCOOFF, TCOON
 		{"discipline", unix.TIOCSETD, unix.TIOCSETD, uintptr(unsafe.Pointer(&null)), uintptr(unsafe.Pointer(new(int32)))},
 		{"graphics", 0x4b3a, 0x4b3a, 1, 0}, {"switch", 0x5606, 0, 63, 0},
 	} {

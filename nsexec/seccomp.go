@@ -44,10 +44,10 @@ func (f Filter) program(b *prog.Builder) (fprog, insns prog.Ptr) {
 // DefaultFilter refuses system calls that a command in a sandbox does not need, or that have been a way out of
 // sandboxes: more namespaces and mounts, io_uring (which makes system calls that no filter sees), kernel keys, BPF,
 // perf events, userfaultfd, kernel modules, clocks, leases, set-user-id bits, pushing input into the terminal (TIOCSTI,
-// TIOCLINUX), what makes the terminal useless for the caller (its line discipline, TIOCEXCL, tcflow(3) with TCOOFF, the
-// modes and fonts of the Linux console), sockets of families other than unix, IP and netlink, and system calls of another architecture. A refused
-// call fails with EPERM, or with ENOSYS if programs then use another call. Changing the limit of core dumps has no
-// effect.
+// TIOCLINUX), what makes the terminal useless for the caller (its line discipline, tcflow(3) with TCOOFF, the modes and
+// fonts of the Linux console), sockets of families other than unix, IP and netlink, and system calls of another
+// architecture. A refused call fails with EPERM, or with ENOSYS if programs then use another call. Changing the limit
+// of core dumps has no effect.
 var DefaultFilter = sync.OnceValue(func() Filter { return denyFilter(shape{arch: seccomp.Arch, x32: seccomp.HasX32}) })
 
 // newNamespacesUnshare are all namespaces that unshare(2) makes.
@@ -199,9 +199,10 @@ var deniedCalls = [...]uint32{
 }
 
 // terminalRequests are the requests of ioctl(2) that put input into the terminal, or leave it in a state in which it
-// shows nothing, or something else than what is written to it, and in which nobody else can open or switch it.
+// shows nothing, or something else than what is written to it, or in which nobody can switch it. TIOCEXCL is not among
+// them: programs for serial lines need it.
 var terminalRequests = [...]uint32{
-	unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD, unix.TIOCEXCL,
+	unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD,
 	0x4b3a, 0x4b41, 0x4b45, 0x4b61, 0x4b67, 0x4b68, 0x4b6a, 0x4b6c, 0x4b6d, 0x4b71, 0x4b72, // KDSETMODE, PIO_SCRNMAP, KDSKBMODE, PIO_FONT and others
 	0x5602, 0x5605, 0x5606, 0x5607, 0x5608, 0x5609, 0x560a, 0x560b, 0x560c, 0x560f, // VT_SETMODE, VT_RELDISP, VT_ACTIVATE and others
 }

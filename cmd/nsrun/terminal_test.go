@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -275,6 +276,36 @@ func TestLeftFlags(t *testing.T) {
 	term.Attach(c)
 	if err := c.Run(); err != nil || waits(term) {
 		t.Errorf("the control: %v, waits: %t", err, waits(term))
+	}
+}
+
+// TestLeftExclusive: after a command that lets nobody open the terminal again, everybody can. Root always can.
+func TestLeftExclusive(t *testing.T) {
+	const exclusive = `import fcntl, sys; fcntl.ioctl(0, 0x540c)` // TIOCEXCL
+	if _, err := exec.LookPath("python3"); err != nil {
+		testenv.Skip(t, "python3", err.Error())
+	}
+	is := func(term *testenv.Terminal) bool {
+		n := 0
+		c, err := term.Slave().SyscallConn()
+		if err == nil {
+			cerr := c.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCGEXCL) })
+			err = errors.Join(err, cerr)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n != 0
+	}
+	s := atTerminal(t, "run", "--keep", "--", "python3", "-c", exclusive)
+	if err := s.cmd.Wait(); err != nil || is(s.Terminal) {
+		t.Errorf("%v, exclusive: %t; the terminal shows\n%s", err, is(s.Terminal), s.Screen())
+	}
+	term := testenv.NewTerminal(t)
+	c := exec.Command("python3", "-c", exclusive)
+	term.Attach(c)
+	if err := c.Run(); err != nil || !is(term) {
+		t.Errorf("the control: %v, exclusive: %t", err, is(term))
 	}
 }
 

@@ -53,8 +53,10 @@ func (f Flags) Restore() {
 
 // Terminal is a saved state of the terminal.
 type Terminal struct {
+	tty        *os.File // open until Restore: a command can have the kernel refuse to open it again (TIOCEXCL)
 	mode       *unix.Termios
 	foreground bool // our process group was the one in the foreground
+	exclusive  bool
 }
 
 // SaveTerminal returns nil if there is no terminal.
@@ -63,33 +65,35 @@ func SaveTerminal() *Terminal {
 	if err != nil {
 		return nil
 	}
-	defer tty.Close()
-	t := &Terminal{}
+	t := &Terminal{tty: tty}
 	err = askpkg.Control(tty, func(fd int) error {
 		group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 		if err != nil {
 			return err
 		}
 		t.foreground = group == unix.Getpgrp()
+		if exclusive, err := unix.IoctlGetInt(fd, unix.TIOCGEXCL); err == nil {
+			t.exclusive = exclusive != 0
+		}
 		t.mode, err = unix.IoctlGetTermios(fd, unix.TCGETS)
 		return err
 	})
 	if err != nil {
+		_ = tty.Close()
 		return nil
 	}
 	return t
 }
 
-// Restore restores the saved state, if this process is in the foreground of the terminal.
+// Restore restores the saved state once, if this process is in the foreground of the terminal.
 func (t *Terminal) Restore() {
-	if t == nil || !t.foreground {
+	if t == nil {
 		return
 	}
-	tty, err := askpkg.Open()
-	if err != nil {
+	defer t.tty.Close()
+	if !t.foreground {
 		return
 	}
-	defer tty.Close()
 	restore := func(fd int) error {
 		group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 		if err != nil {
@@ -105,7 +109,10 @@ func (t *Terminal) Restore() {
 				return err
 			}
 		}
+		if !t.exclusive {
+			_ = unix.IoctlSetInt(fd, unix.TIOCNXCL, 0)
+		}
 		return unix.IoctlSetTermios(fd, unix.TCSETS, t.mode)
 	}
-	_ = sys.FromBackground(func() error { return askpkg.Control(tty, restore) })
+	_ = sys.FromBackground(func() error { return askpkg.Control(t.tty, restore) })
 }
