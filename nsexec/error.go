@@ -129,7 +129,7 @@ func explain(e *Error) string {
 	switch {
 	case e.Op == StepClone && (errno == syscall.EPERM || errno == syscall.EACCES):
 		why = "the kernel or its configuration does not let this user make namespaces"
-	case e.Op == StepClone && errno == syscall.EAGAIN:
+	case (e.Op == StepClone || e.Op == "fork") && errno == syscall.EAGAIN:
 		why = "the limit on processes is reached; try: ulimit -u, or pids.max of the cgroup"
 	case e.Op == StepClone && (errno == syscall.ENOSPC || errno == syscall.EUSERS):
 		why = "the limit on namespaces is reached (user.max_*_namespaces)"

@@ -64,6 +64,7 @@ func run(stack unsafe.Pointer) {
 		try(stack)
 	}
 	needSpace(stack)
+	needThreads(stack)
 	// The runtime installs handlers even for ignored signals. bubblewrap changes only
 	// SIGCHLD.
 	for n := uintptr(1); n <= 64; n++ {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/testenv"
@@ -26,7 +27,7 @@ func TestLittleSpace(t *testing.T) {
 	}{
 		{"200000", "--ro-bind / / --dev /dev true", 0, ""},
 		{"200000", "--ro-bind / / --file 0 /tmp/x true", 1, noSpace},
-		{"200000", "help", 125, noSpace},
+		{"200000", "help", 125, noSpace}, {"1048576", "help", 0, ""}, {"1160000", "help", 125, oddSpace}, {"1228800", "help", 125, oddSpace}, {"1320000", "help", 0, ""},
 		{"unlimited", "help", 0, ""},
 	} {
 		cmd := exec.Command("sh", "-c", "ulimit -v "+c.limit+" && exec "+early+" "+c.args)
@@ -35,6 +36,28 @@ func TestLittleSpace(t *testing.T) {
 		err := cmd.Run()
 		if got := cmd.ProcessState.ExitCode(); got != c.status || stderr.String() != c.stderr {
 			t.Errorf("ulimit -v %s, %s: status %d, want %d: %v\n%s", c.limit, c.args, got, c.status, err, stderr.String())
+		}
+	}
+}
+
+// TestFewThreads: with too few processes for the runtime, the end is one line; with some more, nsrun starts. The limit
+// is that of a user who has no other process, and does not hold for root.
+func TestFewThreads(t *testing.T) {
+	testenv.Once(t)
+	testenv.NeedCheckout(t)
+	testenv.NeedRoot(t)
+	dir := testenv.Dir(t)
+	early := filepath.Join(dir, "early")
+	build(t, early, runtime.GOARCH, "-ldflags=-E nsrun_early")
+	const user = 1<<31 - 77
+	for limit, want := range map[string]string{"1": noThreads, "4": noThreads, "8": noThreads, "10": noThreads, "40": ""} {
+		cmd := exec.Command("bash", "-c", "ulimit -u "+limit+" && exec "+early+" help")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		err := cmd.Run()
+		if status := cmd.ProcessState.ExitCode(); stderr.String() != want || (status == 125) != (want != "") {
+			t.Errorf("ulimit -u %s: status %d, %v\n%s", limit, status, err, stderr.String())
 		}
 	}
 }
