@@ -36,6 +36,9 @@ func (c *Config) check() error {
 	if text == "" {
 		text = c.checkCredentials()
 	}
+	if err := withoutNUL(*c); err != nil {
+		text = err.Error()
+	}
 	if text == "" {
 		text = c.checkSandbox()
 	}

@@ -35,7 +35,7 @@ func TestMistakes(t *testing.T) {
 		{"engine", "configure: unknown Engine", Config{Engine: overlay.EngineCopy + 1}, Request{}},
 		{"state directory", "use as state directory state: path is not absolute", Config{StateDir: "state"}, Request{}},
 		{"time limit", "run: the time limit is negative", Config{}, Request{Timeout: -time.Second}},
-		{"zero byte", "run: a command cannot contain zero bytes", Config{}, Request{Command: "a\x00b"}},
+		{"zero byte", "run: Command contains a zero byte", Config{}, Request{Command: "a\x00b"}},
 	} {
 		c.config.Project, c.config.StateDir = dir, cmp.Or(c.config.StateDir, dir+"/missing")
 		if c.request.Command == "" {

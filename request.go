@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -55,17 +54,18 @@ type Request struct {
 
 // args are the words that are executed.
 func (q *Request) args() ([]string, error) {
+	if err := withoutNUL(*q); err != nil {
+		return nil, &Error{Op: "run", Err: err}
+	}
 	for _, kv := range q.Env {
 		// A name alone would pass on what SafeEnv removes; only Config may do that.
-		if name, _, assigned := strings.Cut(kv, "="); name == "" || !assigned || strings.Contains(kv, "\x00") {
+		if name, _, assigned := strings.Cut(kv, "="); name == "" || !assigned {
 			return nil, &Error{Op: "run", Err: fmt.Errorf("the environment has %s, which is not K=V", escape.Quote(kv))}
 		}
 	}
 	switch {
 	case q.Command != "" && len(q.Args) > 0:
 		return nil, &Error{Op: "run", Err: errors.New("a request has Command or Args, not both")}
-	case strings.Contains(q.Command, "\x00") || slices.ContainsFunc(q.Args, func(s string) bool { return strings.Contains(s, "\x00") }):
-		return nil, &Error{Op: "run", Err: errors.New("a command cannot contain zero bytes")}
 	case q.Timeout < 0:
 		return nil, &Error{Op: "run", Err: errors.New(errNegative)}
 	case q.Limits != (Limits{}) && q.Limits.Check() != nil:

@@ -87,8 +87,10 @@ const (
 // execute adds the execution of the command, and before that what keeps it from sharing things with the set-up. status
 // is the number of the status pipe.
 func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status int, sockets []prog.Slot) error {
-	if !b.Fixed() && c.holdsNUL() {
-		return &Error{Op: StepExec, Path: c.Path, Err: syscall.EINVAL}
+	if !b.Fixed() {
+		if err := c.holdsNUL(); err != nil {
+			return &Error{Op: StepExec, Path: c.Path, Err: err}
+		}
 	}
 	b.Step("exec", c.Path)
 	if c.Umask != nil {
@@ -175,16 +177,35 @@ func (c *Cmd) signalMask() uint64 {
 	return set.Val[0]
 }
 
-// holdsNUL reports whether the kernel would cut off a string.
-func (c *Cmd) holdsNUL() bool {
-	for _, list := range [...][]string{{c.Path, c.Dir, c.Hostname}, c.Args, c.Environ()} {
-		for _, s := range list {
+// A nulError says which field of a Cmd has a string that the kernel would cut off.
+type nulError struct{ field string }
+
+func (e *nulError) Error() string { return e.field + " contains a zero byte" }
+
+func (e *nulError) Unwrap() error { return syscall.EINVAL }
+
+// They are variables because package prerun reaches this code, and cannot format texts.
+var (
+	pathNUL = &nulError{"Path"}
+	dirNUL  = &nulError{"Dir"}
+	hostNUL = &nulError{"Hostname"}
+	argsNUL = &nulError{"Args"}
+	envNUL  = &nulError{"Env"}
+)
+
+// holdsNUL returns an error if the kernel would cut off a string.
+func (c *Cmd) holdsNUL() *nulError {
+	for _, field := range [...]struct {
+		err  *nulError
+		list []string
+	}{{pathNUL, []string{c.Path}}, {dirNUL, []string{c.Dir}}, {hostNUL, []string{c.Hostname}}, {argsNUL, c.Args}, {envNUL, c.Environ()}} {
+		for _, s := range field.list {
 			if strings.IndexByte(s, 0) >= 0 {
-				return true
+				return field.err
 			}
 		}
 	}
-	return false
+	return nil
 }
 
 // search calls try with the directories in which execvp(3) looks.
