@@ -306,6 +306,18 @@ func helpCalls([]string) int {
 	try("perf_event_open", unix.SYS_PERF_EVENT_OPEN, 0, 0, 0)
 	try("userfaultfd", unix.SYS_USERFAULTFD, 0x1000000)
 	try("ptrace", unix.SYS_PTRACE, unix.PTRACE_PEEKTEXT, 0, 0)
+	// What would change a priority is wrong in another way, and none has this process group.
+	const nobody = 1 << 21
+	try("scheduler-pid1", unix.SYS_SCHED_SETSCHEDULER, 1|1<<32, unix.SCHED_IDLE, 0)
+	try("param-pid1", unix.SYS_SCHED_SETPARAM, 1, 0)
+	try("attr-pid1", unix.SYS_SCHED_SETATTR, 1, 0, 0)
+	try("affinity-pid1", unix.SYS_SCHED_SETAFFINITY, 1, 8, 0)
+	try("nice-pid1", unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 1, 19)
+	try("nice-group", unix.SYS_SETPRIORITY, unix.PRIO_PGRP, nobody, 19)
+	try("ioprio-pid1", unix.SYS_IOPRIO_SET, 1, 1, 7<<13)
+	try("ioprio-user", unix.SYS_IOPRIO_SET, 3, nobody, 2<<13)
+	try("nice-own", unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, 19)
+	try("ioprio-own", unix.SYS_IOPRIO_SET, 1, 0, 2<<13)
 	socket := func(what string, family uintptr) {
 		fd, _, e := unix.RawSyscall(unix.SYS_SOCKET, family, unix.SOCK_STREAM, 0)
 		if e == 0 {

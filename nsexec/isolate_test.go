@@ -207,6 +207,8 @@ func TestDefaultFilter(t *testing.T) {
 		"open_tree": "EPERM", "setns": "EPERM", "io_uring_setup": "ENOSYS", "keyctl": "EPERM", "bpf": "EPERM",
 		"perf_event_open": "EPERM", "userfaultfd": "EPERM", "vsock": "EAFNOSUPPORT", "vsock-high": "EAFNOSUPPORT", "unix": "done",
 		"x32-getpid": "ENOSYS", "ptrace": "ESRCH",
+		"scheduler-pid1": "EPERM", "param-pid1": "EPERM", "attr-pid1": "EPERM", "affinity-pid1": "EPERM", "nice-pid1": "EPERM", "nice-group": "EPERM",
+		"ioprio-pid1": "EPERM", "ioprio-user": "EPERM", "nice-own": "done", "ioprio-own": "done",
 	} {
 		if !auditX32 && call == "x32-getpid" {
 			continue
@@ -215,7 +217,7 @@ func TestDefaultFilter(t *testing.T) {
 			t.Errorf("%s: %s, want %s", call, with[call], want)
 		}
 		switch call {
-		case "unshare-files", "unix", "ptrace", "x32-getpid", "vsock", "vsock-high", "io_uring_setup", "userfaultfd", "bpf", "perf_event_open":
+		case "unshare-files", "unix", "ptrace", "x32-getpid", "vsock", "vsock-high", "io_uring_setup", "userfaultfd", "bpf", "perf_event_open", "nice-own", "ioprio-own":
 			// Fine in both, or this kernel may not have it.
 		default:
 			if without[call] == want {

@@ -45,9 +45,9 @@ func (f Filter) program(b *prog.Builder) (fprog, insns prog.Ptr) {
 // sandboxes: more namespaces and mounts, io_uring (which makes system calls that no filter sees), kernel keys, BPF,
 // perf events, userfaultfd, kernel modules, clocks, leases, set-user-id bits, pushing input into the terminal (TIOCSTI,
 // TIOCLINUX), what makes the terminal useless for the caller (its line discipline, tcflow(3) with TCOOFF, the modes and
-// fonts of the Linux console), sockets of families other than unix, IP and netlink, and system calls of another
-// architecture. A refused call fails with EPERM, or with ENOSYS if programs then use another call. Changing the limit
-// of core dumps has no effect.
+// fonts of the Linux console), priorities of PID 1 and of process groups, sockets of families other than unix, IP and
+// netlink, and system calls of another architecture. A refused call fails with EPERM, or with ENOSYS if programs then
+// use another call. Changing the limit of core dumps has no effect.
 var DefaultFilter = sync.OnceValue(func() Filter { return denyFilter(shape{arch: seccomp.Arch, x32: seccomp.HasX32}) })
 
 // newNamespacesUnshare are all namespaces that unshare(2) makes.
@@ -168,6 +168,19 @@ func denyFilter(o shape) Filter {
 			}
 		})
 	}
+	// PID 1 enforces the deadline, so it must get processor time when its turn comes. The other forms of the last two
+	// calls mean process groups and all processes of a user, PID 1 and the caller's own among them.
+	for _, nr := range [...]uint32{unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETATTR, unix.SYS_SCHED_SETAFFINITY} {
+		arg(nr, 0, func() { deny(seccomp.Equal, 1, unix.EPERM) })
+	}
+	for _, c := range [...]struct{ nr, process uint32 }{{unix.SYS_SETPRIORITY, unix.PRIO_PROCESS}, {unix.SYS_IOPRIO_SET, ioprioWhoProcess}} {
+		arg(c.nr, 0, func() {
+			f.Add(seccomp.Equal, 1, 0, c.process)
+			f.Refuse(unix.EPERM)
+			f.Lower(1)
+			deny(seccomp.Equal, 1, unix.EPERM)
+		})
+	}
 	// CLONE_NEWTIME is part of the exit signal in clone(2)'s flags.
 	arg(unix.SYS_CLONE, 0, func() { deny(seccomp.AnyBit, unshared&^unix.CLONE_NEWTIME, unix.EPERM) })
 	arg(unix.SYS_UNSHARE, 0, func() { deny(seccomp.AnyBit, unshared, unix.EPERM) })
@@ -206,6 +219,9 @@ var terminalRequests = [...]uint32{
 	0x4b3a, 0x4b41, 0x4b45, 0x4b61, 0x4b67, 0x4b68, 0x4b6a, 0x4b6c, 0x4b6d, 0x4b71, 0x4b72, // KDSETMODE, PIO_SCRNMAP, KDSKBMODE, PIO_FONT and others
 	0x5602, 0x5605, 0x5606, 0x5607, 0x5608, 0x5609, 0x560a, 0x560b, 0x560c, 0x560f, // VT_SETMODE, VT_RELDISP, VT_ACTIVATE and others
 }
+
+// ioprioWhoProcess is IOPRIO_WHO_PROCESS, for which ioprio_set(2) means one process or thread.
+const ioprioWhoProcess = 1
 
 // tcooff is the argument of TCXONC that stops output.
 const tcooff = 0

@@ -95,7 +95,7 @@ func (r *runner) endNotify() {
 // run runs the command, after beginNotify, and returns its exit status. From the command's end until endNotify, signals
 // do nothing, because its changes may still be in memory.
 func (r *runner) run(runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Request) int {
-	flags := console.SaveFlags()
+	shared := console.SaveShared()
 	x, err := runner.Start(context.Background(), q)
 	<-r.notified
 	if s := x.Session(); s != nil {
@@ -126,7 +126,7 @@ func (r *runner) run(runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Requ
 	res, err := x.Wait()
 	stopLooking()
 	close(done)
-	flags.Restore()
+	shared.Restore()
 	r.before.Restore()
 	console.CommandEnded()
 	if r.session == nil { // else Collect records

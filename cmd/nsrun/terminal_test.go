@@ -309,6 +309,35 @@ func TestLeftExclusive(t *testing.T) {
 	}
 }
 
+// TestLeftPriority: a command cannot change the priority of its caller's processes: neither of the session at the
+// terminal nor of the process group. The control are the same commands without nsrun.
+func TestLeftPriority(t *testing.T) {
+	testenv.Leaks(t, reap)
+	bin, dir := installed(t), testenv.Dir(t)
+	testenv.Tree(t, dir, "home/", "p/")
+	looked := func(before string) string {
+		const change = "echo 11 >/proc/self/autogroup; renice -n 13 -g 0 >/dev/null"
+		term := testenv.NewTerminal(t)
+		c := exec.Command("sh", "-c", before+"sh -c '"+change+"' 2>&-; cat /proc/self/autogroup; nice")
+		c.Dir = filepath.Join(dir, "p")
+		c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home")}
+		term.Attach(c)
+		if err := c.Run(); err != nil {
+			t.Errorf("%v; the terminal shows\n%s", err, term.Screen())
+		}
+		_ = term.Slave().Close()
+		testenv.Eventually(t, "nobody has the terminal", term.Ended)
+		return term.Screen()
+	}
+	_, err := os.Stat("/proc/self/autogroup") // else the kernel gives sessions no priority
+	if screen := looked(""); !strings.Contains(screen, "\n13") || err == nil && !strings.Contains(screen, " nice 11") {
+		t.Errorf("the control: %s", screen)
+	}
+	if screen := looked(filepath.Join(bin, "nsrun") + " run --direct -- "); strings.Contains(screen, "\n13") || strings.Contains(screen, " nice 11") {
+		t.Errorf("the priority is changed: %s", screen)
+	}
+}
+
 // TestLeftBackground: a shell that took the terminal and was killed does not keep
 // the question from being answered.
 func TestLeftBackground(t *testing.T) {

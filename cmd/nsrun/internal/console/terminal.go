@@ -25,32 +25,6 @@ func DrawnOn(f *os.File) bool {
 	return err == nil && mode.Lflag&unix.ICANON == 0
 }
 
-// Flags are the saved flags of standard input, output and error. The command shares them with our caller: without
-// waiting (O_NONBLOCK), programs of the caller would fail afterwards; with signals (O_ASYNC), they would be killed; and
-// without O_APPEND they would overwrite a log.
-type Flags [3]int
-
-// SaveFlags returns them as they are now.
-func SaveFlags() (f Flags) {
-	for fd := range f {
-		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
-		if err != nil {
-			flags = -1
-		}
-		f[fd] = flags
-	}
-	return f
-}
-
-// Restore restores the flags that have changed.
-func (f Flags) Restore() {
-	for fd, flags := range SaveFlags() {
-		if f[fd] != -1 && flags != -1 && flags != f[fd] {
-			_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFL, f[fd])
-		}
-	}
-}
-
 // Terminal is a saved state of the terminal.
 type Terminal struct {
 	tty        *os.File // open until Restore: a command can have the kernel refuse to open it again (TIOCEXCL)
