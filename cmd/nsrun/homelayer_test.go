@@ -155,10 +155,13 @@ func TestHostileLayer(t *testing.T) {
 // named.
 func TestHomeKeep(t *testing.T) {
 	lodgers(t, []string{".config/x/old: mine", "out/", "link => out"}, func(l *lodger) {
-		l.sh("cd; mkdir -p .config/tool .config/fish .local/bin; echo 1 >.config/tool/a; echo 2 >.config/fish/config.fish; echo 3 >.local/bin/prog; echo 4 >.config/x/old; ln -s /etc/passwd .config/tool/l; mkfifo .config/tool/p; "+
+		l.sh("cd; mkdir -p .config/tool .config/fish .local/bin bin; echo 8 >bin/prog; echo 1 >.config/tool/a; echo 2 >.config/fish/config.fish; echo 3 >.local/bin/prog; echo 4 >.config/x/old; ln -s /etc/passwd .config/tool/l; mkfifo .config/tool/p; "+
 			"echo 5 >.config/tool/s; chmod u+s .config/tool/s; rm -rf link; mkdir link; echo 6 >link/f; rm -r out; chmod 700 .config/tool; echo 7 >.bashrc", "--discard")
 		status, out := l.in("p", "home", "keep", "../.config/tool", l.home+"/.config/fish")
 		if status == 0 || strings.Count(out, "it is not a file") < 1 || !strings.Contains(out, "held back: ~/.config/fish/config.fish (shell startup file)") {
+			t.Errorf("status %d\n%s", status, out)
+		}
+		if status, out := l.in("p", "home", "keep", l.home+"/bin"); status == 0 || !strings.Contains(out, "held back: ~/bin/prog (program of the home directory)") {
 			t.Errorf("status %d\n%s", status, out)
 		}
 		if b, err := os.ReadFile(l.home + "/.config/tool/a"); string(b) != "1\n" {
@@ -167,7 +170,7 @@ func TestHomeKeep(t *testing.T) {
 		if !strings.Contains(out, "held back: ~/.config/tool/l (symbolic link that leads out of what is kept)") {
 			t.Error(out)
 		}
-		for _, name := range []string{".config/tool/p", ".config/tool/l", ".config/fish/config.fish", ".local/bin"} {
+		for _, name := range []string{".config/tool/p", ".config/tool/l", ".config/fish/config.fish", ".local/bin", "bin/prog"} {
 			if _, err := os.Lstat(filepath.Join(l.home, name)); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("%s: %v", name, err)
 			}

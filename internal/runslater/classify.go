@@ -29,13 +29,15 @@ type Classifier struct {
 	below   map[string]bool    // results of inGit, by directory
 	made    map[string]string  // results of becomesAt
 	listed  map[string][]string
-	last    string            // the directory of the last change
-	elems   []string          // its elements, folded
-	plain   bool              // none of the elements is interesting
-	repos   []string          // work trees that lead has not handled yet
-	home    string            // see named
-	links   links             // of Old
-	parents map[string]string // results of parent
+	last    string   // the directory of the last change
+	elems   []string // its elements, folded
+	plain   bool     // none of the elements is interesting
+	repos   []string // work trees that lead has not handled yet
+	home    string   // see homeDir
+	links   links    // of Old
+
+	homeKnown bool
+	parents   map[string]string // results of parent
 
 	plainRoot, plainDir string // the directory of the last call of Plain
 	plainHere           bool   // whether only the names of files decide there
@@ -100,7 +102,7 @@ func (c *Classifier) Plain(root, p string) bool {
 		c.plainRoot, c.plainDir = root, dir
 		at := path.Join(root, dir)
 		c.enter(at)
-		c.plainHere = c.plain && !isSystem(at+"/") && !c.leadsNear(at)
+		c.plainHere = c.plain && !isSystem(at+"/") && !c.inHome(at+"/") && !c.leadsNear(at)
 	}
 	return c.plainHere && !c.interesting(fold(base))
 }
@@ -133,7 +135,7 @@ func (c *Classifier) Reason(ch Change) string {
 	dir, base := path.Split(ch.Path)
 	c.enter(strings.TrimSuffix(dir, "/"))
 	base = fold(base)
-	if c.plain && ch.Kind == File && !c.interesting(base) && !isSystem(ch.Path) {
+	if c.plain && ch.Kind == File && !c.interesting(base) && !isSystem(ch.Path) && !c.inHome(ch.Path) {
 		return ""
 	}
 	elems := append(slices.Clip(c.elems), base)
@@ -187,17 +189,40 @@ func (c *Classifier) nameReason(ch Change, elems []string) (reason string) {
 			return reason
 		}
 	}
-	if !isSystem(ch.Path) {
-		return ""
+	if isSystem(ch.Path) && anchored.fits(elems, ch.Kind) {
+		return anchored.reason
 	}
-	for text := range strings.FieldsSeq(anchored.patterns) {
-		text, below := strings.CutSuffix(text, "/**")
-		p := &pattern{text: text[1:], below: below}
-		if got := p.fits(elems); got == yes || got == leading && ch.Kind != File {
-			return anchored.reason
-		}
+	if c.inHome(ch.Path) && atHome.fits(elems[strings.Count(c.homeDir(), "/"):], ch.Kind) {
+		return atHome.reason
 	}
 	return ""
+}
+
+// fits reports whether one of the patterns of a class, which begin at one place, means an object.
+func (c *class) fits(elems []string, kind Kind) bool {
+	for text := range strings.FieldsSeq(c.patterns) {
+		text, below := strings.CutSuffix(text, "/**")
+		p := &pattern{text: strings.TrimPrefix(text, "/"), below: below}
+		if got := p.fits(elems); got == yes || got == leading && kind != File {
+			return true
+		}
+	}
+	return false
+}
+
+// inHome reports whether a path may be one that has a meaning below the home directory, where that is in a root. A
+// project below it has none.
+func (c *Classifier) inHome(p string) bool {
+	home := c.homeDir()
+	below, ok := strings.CutPrefix(p, home+"/")
+	if home == "" || !ok || c.root(home) == "" || c.root(p) != c.root(home) {
+		return false
+	}
+	first, _, _ := strings.Cut(below, "/")
+	return first == "" || slices.ContainsFunc(strings.Fields(atHome.patterns), func(text string) bool {
+		text, _, _ = strings.Cut(text, "/")
+		return text == fold(first)
+	})
 }
 
 // isSystem reports whether the path may be an anchored one.

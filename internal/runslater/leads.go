@@ -261,16 +261,26 @@ func (c *Classifier) named(dir, name string) string {
 	if user != "" && user != path.Base(os.Getenv("HOME")) && user != os.Getenv("USER") && user != os.Getenv("LOGNAME") {
 		return ""
 	}
-	if c.home == "" {
-		c.home = os.Getenv("HOME")
-		if real, err := filepath.EvalSymlinks(c.home); err == nil {
-			c.home = real // the roots have no links either
-		}
-	}
-	if c.home == "" {
+	home := c.homeDir()
+	if home == "" {
 		return ""
 	}
-	return absolute(c.home, "./"+rest)
+	return absolute(home, "./"+rest)
+}
+
+// homeDir returns the owner's home directory, without links, as the roots have none either. Empty: unknown.
+func (c *Classifier) homeDir() string {
+	if !c.homeKnown {
+		c.homeKnown = true
+		c.home = os.Getenv("HOME")
+		if real, err := filepath.EvalSymlinks(c.home); err == nil {
+			c.home = real
+		}
+		if !path.IsAbs(c.home) || c.home == "/" {
+			c.home = ""
+		}
+	}
+	return c.home
 }
 
 // A LeadKind is how git uses a path that its configuration names.

@@ -162,6 +162,13 @@ var anchored = class{reason: "run by the system", patterns: `
 	/etc/ld.so.conf /etc/ld.so.conf.d/** /etc/sudoers /etc/sudoers.d/** /etc/nsrun/** /etc/udev/** /etc/xdg/** /etc/ssh/** /etc/apt/** /etc/pam.d/** /etc/gitconfig /etc/environment
 	/var/spool/cron/**`}
 
+// atHome are names below the home directory, where shells find programs, or versions of programs are kept that run by
+// themselves. In a project they are usual.
+var atHome = class{reason: "program of the home directory", patterns: `
+	bin/** go/bin/** perl5/** .yarn/bin/** .dotnet/tools/** .cabal/bin/** .ghcup/** .juliaup/** .pixi/** .rye/** .proto/** .foundry/bin/** .fly/bin/**
+	.nix-profile .opam/** .gem/** .composer/vendor/** .config/composer/vendor/** .poetry/bin/** .nodenv/** .goenv/** .jenv/** .phpenv/** .plenv/** .tfenv/** .nodebrew/**
+	.local/share/mise/shims/** .local/share/fnm/** .local/share/pnpm/* .local/share/pipx/** .local/share/uv/tools/** .local/share/uv/python/**`}
+
 // notClaude are directories of .claude from which nothing is executed, or that contain projects of their own.
 var notClaude = []string{"worktrees", "projects", "todos", "plans", "shell-snapshots", "logs", "transcripts", "file-history", "debug", "session-env", "statsig"}
 

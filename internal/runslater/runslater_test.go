@@ -232,6 +232,30 @@ func TestHome(t *testing.T) {
 	}
 }
 
+// TestAtHome: where shells look for programs of the owner, below the home directory, they run later. In a project the
+// same names do not.
+func TestAtHome(t *testing.T) {
+	now := at(nil, "bin/ls: x", "go/bin/x: x", "go/pkg/x: x", "src/bin/x: x", "other/x: x", ".local/share/pnpm/pnpm: x", ".local/share/pnpm/store/v3/x: x", ".local/share/uv: =>x", "perl5: =>x", ".yarn/bin/y: x")
+	for home, want := range map[string][]string{
+		"/p":     {".local/share/pnpm/pnpm", ".local/share/uv", ".yarn/bin/y", "bin/ls", "go/bin/x", "perl5"},
+		"/p/src": {"src/bin/x"},
+		"/":      nil,
+		"/q":     nil,
+	} {
+		t.Setenv("HOME", home)
+		got := reasons(nil, now)
+		if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, want) {
+			t.Errorf("%s: got %q, want %q", home, got, want)
+		}
+		c := Classifier{Roots: []string{"/p"}, Old: tree(nil), New: now}
+		for _, p := range want {
+			if now.Kind("/p/"+p) == File && c.Plain("/p", p) {
+				t.Errorf("%s: %s is plain", home, p)
+			}
+		}
+	}
+}
+
 // TestModes says which changes count where the content is the same.
 func TestModes(t *testing.T) {
 	v := at(repository, ".git/hooks/update: x", ".envrc: x")
