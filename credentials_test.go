@@ -177,7 +177,8 @@ func TestCredentialFile(t *testing.T) {
 	}
 }
 
-// TestCredentialAlone: only its own sandbox reaches the gateway: neither the host nor another sandbox does.
+// TestCredentialAlone: the gateway can be reached from its own sandbox only: not from the host, and not from another
+// sandbox.
 func TestCredentialAlone(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	at := secretHost(t)

@@ -320,7 +320,8 @@ func TestImports(t *testing.T) {
 // pure are packages without input and output, which decide alone: tests need no kernel for them.
 var pure = []string{"internal/limits", "internal/plan", "internal/paths", "internal/escape"}
 
-// doesIO are packages that nothing pure imports: those of the system, and ours that ask it.
+// doesIO are packages that do input and output: those of the system, and ours that use it. No pure package imports one
+// of them.
 var doesIO = []string{"os", "os/exec", "os/signal", "os/user", "net", "syscall", "path/filepath", "golang.org/x/sys/unix", "time",
 	module + "/internal/sys", module + "/internal/host", module + "/internal/links", module + "/overlay", module + "/nsexec", module + "/features"}
 

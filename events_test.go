@@ -128,8 +128,8 @@ func TestLiveChangesAfterwards(t *testing.T) {
 	}
 }
 
-// TestListsOfWrittenPaths: a Runner that watches tells what was written, also what is
-// gone again, and events that come after the command's end are taken in.
+// TestListsOfWrittenPaths: a Runner that watches lists what was written, even if it was removed again. It also takes in
+// events that arrive after the command's end.
 func TestListsOfWrittenPaths(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	p := filepath.Join(place(t, "old: 1"), "p")

@@ -453,8 +453,8 @@ func ExampleParseSandboxMode() {
 	// Output: preferred true
 }
 
-// The names are those of the key home in configuration files. With layer, the caches of build tools are warm for the
-// project's next command, and nothing outside of sandboxes sees them.
+// The names are the values of the key home in configuration files. With layer, the next command of the project finds
+// the caches of build tools filled, and nothing outside of sandboxes sees them.
 func ExampleParseHome() {
 	mode, err := nsrun.ParseHome("layer")
 	if err != nil {

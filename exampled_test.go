@@ -57,8 +57,8 @@ func TestExampled(t *testing.T) {
 	}
 }
 
-// readExamples returns the exported types of a package with their constructors, and the names that its
-// examples use: their own, and those of the package in their code, also where that is in a function that they share.
+// readExamples returns the exported types of a package with their constructors, and for each example the names that it
+// uses: its own name, and names of the package in its code and in functions that it shares with other examples.
 func readExamples(t *testing.T, pkg string) (types map[string][]string, shown map[string]bool) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(".", pkg, "*.go"))

@@ -71,8 +71,8 @@ func TestRequestsPassNothingOn(t *testing.T) {
 	}
 }
 
-// TestNobodyKeepsWaitWaiting: Wait waits neither for a slow reader of the output, nor for what is only known after
-// Collect, for which Run has no place.
+// TestNobodyKeepsWaitWaiting: Wait waits neither for a slow reader of the output, nor for what is known only after
+// Collect and does not appear in the result of Run.
 func TestNobodyKeepsWaitWaiting(t *testing.T) {
 	p := filepath.Join(place(t), "p")
 	ends := func(what string, f func()) {

@@ -114,8 +114,8 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// TestOtherLinks: links where no command can have put them are followed, but not to what is
-// hidden; nor does a pattern show that. A rule that names it does.
+// TestOtherLinks: links in places where no command can have made them are followed, but not to hidden files. A pattern
+// does not show a hidden file behind such a link. A rule that names the file does.
 func TestOtherLinks(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t, "f: x")

@@ -157,9 +157,9 @@ func TestPlaygroundStays(t *testing.T) {
 	}
 }
 
-// TestPlaygroundsApart: what one project's commands leave in the playground those of
-// another project do not reach, whatever their rules; those of the same project do, and
-// when all are emptied nothing is left.
+// TestPlaygroundsApart: commands reach what earlier commands of their own project left in the playground. They do not
+// reach what commands of another project left there, whatever their rules are. When all playgrounds are emptied,
+// nothing is left.
 func TestPlaygroundsApart(t *testing.T) {
 	dir := place(t)
 	testenv.Tree(t, dir, "other/", "deep/p/", "link => p")

@@ -18,7 +18,7 @@ import (
 	"github.com/nsrun/nsrun/project"
 )
 
-// registry opens the user's own registry, which is that of the place.
+// registry opens the user's own registry, in the home directory that place has made.
 func registry(t testing.TB) nsrun.Registry {
 	t.Helper()
 	g := project.Open(project.Options{})

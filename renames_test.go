@@ -85,7 +85,7 @@ func write(name, text string) error {
 	return err
 }
 
-// listed is what is below a directory: modes, and what files and links hold.
+// listed returns a list of the files below a directory: their modes, contents and the targets of links.
 func listed(dir string) (list []string) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

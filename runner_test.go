@@ -310,7 +310,7 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-// recorder stores what it gets, and what the project contains at that moment.
+// recorder stores the records that it receives, with the content of the project at that moment.
 type recorder struct {
 	project string
 	seen    []string
@@ -410,8 +410,8 @@ func TestPresets(t *testing.T) {
 	}
 }
 
-// TestSpares: what empty sessions left is used again, by commands at once too, and is gone
-// when the Runner is closed; what was written to is not used again.
+// TestSpares: a session that stayed empty is used again, also by commands that run at the same time, and is removed
+// when the Runner is closed. A session that was written to is not used again.
 func TestSpares(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	project := filepath.Join(place(t), "p")

@@ -23,7 +23,7 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// The names of these tests are those of the seeds' bullets.
+// These tests have the names of the seeds' bullets.
 
 // TestExecString: execute a command string, return stdout, then stderr, then the exit
 // code if it is not zero.

@@ -43,8 +43,8 @@ const (
 	sequenceLength = 12
 )
 
-// TestSequences: random sequences of hostile commands that change trees (see attack) run one after the other, and side
-// by side. No hidden byte is read, nothing outside is written, and read-only files stay as they are.
+// TestSequences: hostile commands change trees at random (see attack), one after the other and at the same time. They
+// read no hidden byte and write nothing outside, and read-only files stay as they are.
 func TestSequences(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	runs := testenv.Rounds(24, 10_000/runSequences)

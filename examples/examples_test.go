@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// tests are what the programs are called with in a project that has notes with "draft\n", and
-// what they print then: standard output, then standard error and a status that is not zero.
+// tests are the arguments of each program, which runs in a project that has the file notes with "draft\n", and the
+// output to expect: standard output, then standard error, then a status that is not zero.
 var tests = []struct {
 	name  string
 	stdin string

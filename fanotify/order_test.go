@@ -15,8 +15,8 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// A stage is a watcher of the engine Inotify that takes what the kernel has queued only when a test
-// says so: what comes between is in the order that the test wants.
+// A stage is a watcher with the engine Inotify that reads the kernel's queue only when a test tells it to. So a test
+// decides in which order events and reads happen.
 type stage struct {
 	t   *testing.T
 	dir string

@@ -145,7 +145,7 @@ func everything(t testing.TB, dir string) []string {
 	return list
 }
 
-// compare fails the test where what was told is not what there is.
+// compare fails the test if the events that were reported do not lead to the files that exist.
 func (m *model) compare(t testing.TB, dir string) {
 	t.Helper()
 	m.list(dir)

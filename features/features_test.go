@@ -234,8 +234,8 @@ func harmed(t *testing.T, how string) map[Name]Feature {
 	return found
 }
 
-// TestUnknown: a probe that could not be done says neither yes nor no. The control: errors of a kernel without, and of
-// filters, are a no.
+// TestUnknown: if a probe could not be made, its result is neither yes nor no. As a control, the errors of a kernel
+// that lacks the feature, and those of filters, mean no.
 func TestUnknown(t *testing.T) {
 	testenv.Leaks(t)
 	here := Probe()

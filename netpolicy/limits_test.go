@@ -61,7 +61,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestTunnelWidth: the numbers of the documentation are those of the constants.
+// TestTunnelWidth: the documentation has the same numbers as the constants.
 func TestTunnelWidth(t *testing.T) {
 	best, names := 0.0, 0.0
 	for n := 1; n <= maxFree; n++ {

@@ -74,7 +74,7 @@ func TestServe(t *testing.T) {
 		t.Error("the table does not know what was answered")
 	}
 
-	// Upper and lower case come back as they were.
+	// The answer has the name in the same upper and lower case as the question.
 	m, _, err = udp.Exchange(question("A.tEsT", dns.TypeA), address)
 	if err != nil || len(m.Answer) != 1 || m.Question[0].Name != "A.tEsT." || m.Answer[0].Header().Name != "A.tEsT." {
 		t.Errorf("%v, %v", m, err)
@@ -626,8 +626,8 @@ func TestLearningNames(t *testing.T) {
 	}
 }
 
-// TestSlowClient: as many connections as there can be questions each send half of a question. They delay neither other
-// clients nor the end.
+// TestSlowClient: there are as many connections as the resolver has room for questions, and each sends half of a
+// question. They delay neither other clients nor the end.
 func TestSlowClient(t *testing.T) {
 	testenv.Leaks(t)
 	r := &netpolicy.Resolver{Table: newTable(t, "a.test"), Hosts: netpolicy.ParseHosts("203.0.113.1 a.test")}

@@ -323,7 +323,7 @@ func TestOverwriteRuntime(t *testing.T) {
 		if err := errors.Join(err1, err2, victim.Start()); err != nil {
 			t.Fatal(err)
 		}
-		// Until it answers, its file may still be that of the test.
+		// Until it answers, its executable file may still be the test's.
 		_, err1 = io.WriteString(stdin, "x")
 		_, err2 = io.ReadFull(stdout, make([]byte, 1))
 		held, err := os.Open(fmt.Sprintf("/proc/%d/exe", victim.Process.Pid))

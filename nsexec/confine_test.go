@@ -110,7 +110,7 @@ func TestConfinedFiles(t *testing.T) {
 	}
 }
 
-// daemons leaves a process behind that nobody is the parent of, in a session of its own, and says its number.
+// daemons leaves a process without a parent behind, in a session of its own, and prints its number.
 const daemons = `(setsid sh -c 'echo $$ >pid.tmp; mv pid.tmp pid; trap "" TERM HUP INT; while :; do sleep 1000; done' </dev/null >/dev/null 2>&1 &) ; while ! test -e pid; do sleep 0.01; done`
 
 // left is the number of the process that daemons left.

@@ -225,7 +225,7 @@ func TestDefaultFilter(t *testing.T) {
 			}
 		}
 	}
-	// Ordinary programs do not notice it, nor several of them.
+	// Ordinary programs do not notice one filter, or several filters.
 	c := shell("ls / >/dev/null; (echo sub | cat); sleep 0.01 & wait; echo fine")
 	c.Seccomp = []nsexec.Filter{nsexec.DefaultFilter(), refuse(unix.SYS_SYNC, unix.EPERM)}
 	check(t, c, "sub\nfine")
@@ -498,7 +498,7 @@ func TestOpenFiles(t *testing.T) {
 	if out, err := start(); err != nil || string(out) != limit+"\n" {
 		t.Errorf("%s, %v; want %s", out, err, limit)
 	}
-	// One that the program sets later is lower than that of the launcher, or higher.
+	// The program may later set a limit that is lower than the launcher's, or higher.
 	for _, n := range []uint64{min(now.Max, 1024), 64, now.Max} {
 		now.Cur = n
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &now); err != nil {

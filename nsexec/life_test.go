@@ -106,7 +106,7 @@ func TestBackgroundDies(t *testing.T) {
 		"trap '' TERM HUP INT; sleep 1000 & echo; exit 3", "sleep 1000 & echo; kill -KILL $$",
 	} {
 		c := shell(script)
-		// The pipe is what tells: it is at its end when nobody has it any more.
+		// The pipe tells it: a read returns the end of the file when no process has the other end any more.
 		out, err := c.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)

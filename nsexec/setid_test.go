@@ -143,8 +143,9 @@ func helpSetID([]string) int {
 	return 0
 }
 
-// TestSetIDFiles: no system call gives a file a set-user-id bit, nor makes one that is set-group-id, and all still
-// do without, but openat2. With NoSetGroupID none gives it that bit either. The control is a sandbox without a filter.
+// TestSetIDFiles: no system call gives a file a set-user-id bit, and none makes a file with a set-group-id bit. Without
+// these bits all of them work, except for openat2. With NoSetGroupID, no call sets a set-group-id bit either. The
+// control is a sandbox without a filter.
 func TestSetIDFiles(t *testing.T) {
 	leaks(t)
 	_, _, e := unix.Syscall6(fchmodat2, atCwd, 0, 0, 0, 0, 0)

@@ -123,7 +123,7 @@ func TestPipes(t *testing.T) {
 	if _, err := out.Read(buf); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("after Wait: %v", err)
 	}
-	// A writer's error is Wait's, like that of os/exec.
+	// The error of a writer is the error of Wait, as in os/exec.
 	c = shell("echo x")
 	c.Stdout = broken{}
 	if err := c.Run(); !errors.Is(err, errBroken) {
@@ -212,7 +212,7 @@ func TestInherited(t *testing.T) {
 	})
 }
 
-// TestExitStatus: codes and signals look like those of os/exec.
+// TestExitStatus: exit codes and signals are reported as os/exec does.
 func TestExitStatus(t *testing.T) {
 	leaks(t)
 	for _, c := range []struct{ script, want string }{

@@ -89,8 +89,8 @@ func mountLines(t testing.TB, mountinfo string) (list []string) {
 	return list
 }
 
-// added compares the mounts of a sandbox with those of another one without the
-// last step of the Plan: what is new; that nothing else is, is an error.
+// added compares the mounts of a sandbox with those of a sandbox without the last step of the Plan, and returns the new
+// ones. Any other difference is an error.
 func added(before, after []string) (list []string, err error) {
 	before = slices.Clone(before)
 	for _, line := range after {
@@ -326,8 +326,8 @@ func TestSwappedParent(t *testing.T) {
 	})
 }
 
-// TestSwappedRemount: what is to become read-only is exchanged with a link to another
-// mount. If the sandbox starts, it is read-only, and nothing else is.
+// TestSwappedRemount: the target of a read-only step is exchanged with a link to another mount. If the sandbox starts,
+// the target is read-only, and nothing else is.
 func TestSwappedRemount(t *testing.T) {
 	bothWays(t, func(t *testing.T, classic bool) {
 		dir := testenv.Dir(t)
@@ -350,8 +350,8 @@ func TestSwappedRemount(t *testing.T) {
 	})
 }
 
-// TestCoveredRemount: what is to become read-only is covered, by a later step. It is
-// not the hidden mount that is meant.
+// TestCoveredRemount: a later step covers the target of a read-only step. The hidden mount must not become read-only
+// instead.
 func TestCoveredRemount(t *testing.T) {
 	bothWays(t, func(t *testing.T, classic bool) {
 		dir := testenv.Dir(t)

@@ -429,7 +429,7 @@ func TestAttack30Inside(t *testing.T) {
 	}
 }
 
-// markOps makes a project, and sets a mark on what is in it, and on what is new.
+// markOps makes a project, and sets a mark on the files in it and on new ones.
 func markOps(mark op, lower bool) (build, run []op) {
 	build = []op{{Do: "create", A: "0/secret", Text: "secret"}, {Do: "mkdir", A: "0/d", N: 0o755}, {Do: "create", A: "0/d/old", Text: "old"}, {Do: "mkdir", A: "0/d/sub", N: 0o755},
 		{Do: "create", A: "0/d/sub/old", Text: "old"}, {Do: "create", A: "0/d/none"}}

@@ -46,8 +46,8 @@ func changed(b *testing.B, files, changed int) *Session {
 	return s
 }
 
-// The two sizes that are promised something of: what changes takes does not depend on
-// the project, and is little more than what finding the changed files takes.
+// The two sizes of projects for which there is a promise: the time for Changes does not depend on the project, and is
+// little more than the time to find the changed files.
 func BenchmarkChanges(b *testing.B) {
 	for _, size := range []struct{ files, changed int }{{100_000, 20}, {10_000, 10_000}} {
 		s := changed(b, size.files, size.changed)

@@ -47,8 +47,7 @@ type deed struct {
 	Do    string // "commit", "undo", "discard", "drop", "collect", "resume", "recover", "naive"
 	Paths []string
 
-	// Plain lets the process see a file system that cannot exchange two names, nor rename
-	// without replacing.
+	// Plain says that the file system of the process can neither exchange two names, nor rename without replacing.
 	Plain bool
 
 	// Each lets objects be flushed one by one, as where others write much. False: whole file
@@ -477,8 +476,8 @@ func (sum *tally) add(after bool, f finding) {
 	}
 }
 
-// judge says what is wrong with what a struck deed left, and whether the deed was done.
-// With mended, the next command is given the chance to mend it.
+// judge says what is wrong with the state after a deed that was struck, and whether the deed was done. With mended, the
+// next command may mend it first.
 func (tr *trial) judge(t testing.TB, st *stand, p strike.Plan, r strike.Result, out string, mended bool) (after bool, detail []string) {
 	t.Helper()
 	note := func(format string, args ...any) { detail = append(detail, fmt.Sprintf(format, args...)) }
@@ -589,8 +588,8 @@ func leftovers(state string) (left []string) {
 	return left
 }
 
-// points are those to try of n: all, or so many, spread evenly, a single one in the middle: little
-// is to be mended after the first call.
+// points returns which of n points are tried: all, or a given number, evenly spread. If it is one, that is in the
+// middle, because after the first call there is little to mend.
 func points(n, many int) (list []int) {
 	switch {
 	case testenv.RaceDetector:

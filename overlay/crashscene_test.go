@@ -336,7 +336,7 @@ func newSceneOf(t testing.TB, dir string, small, chown bool) *scene {
 	return sc
 }
 
-// close makes what the owner may not read what it is, in copies of templates.
+// close changes the modes in copies of templates, so that the owner may not read what must be unreadable.
 func (sc *scene) close(tops [2]string) error {
 	for _, c := range sc.closed {
 		if err := os.Chmod(filepath.Join(tops[c.root], c.path), os.FileMode(c.mode)); err != nil {

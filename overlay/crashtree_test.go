@@ -112,8 +112,8 @@ func finishObject(to string, st *unix.Stat_t) error {
 	return nil
 }
 
-// copyTree copies what is in the directory from, which is there, into the directory to,
-// which is there and empty, and gives to what from has.
+// copyTree copies the content of the directory from, with its attributes, to the directory to, which exists and is
+// empty.
 func copyTree(from, to string) error {
 	links := map[uint64]string{}
 	var copyTree func(from, to string, st *unix.Stat_t) error

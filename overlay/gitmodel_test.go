@@ -165,7 +165,7 @@ func gitRound(t *testing.T, r *rand.Rand, during, inside, outside string) {
 			t.Errorf("%s:\n%v, not\n%v\nbase   %v\nours   %v\ntheirs %v", what, got, want, base, ours, theirs)
 		}
 		runGit(t, root, "git fsck --no-dangling >&2; git status --porcelain >&2")
-		// Git sees files as they are, although it may trust what it knows of them.
+		// Git sees the files as they are now, although it may rely on what it knew of them.
 		status := runGit(t, root, "git diff-files --name-only")
 		if again := runGit(t, root, "git update-index -q --really-refresh >&2 || :; touch -c * d/e/*; git update-index -q --really-refresh >&2 || :; git diff-files --name-only"); again != status {
 			t.Errorf("%s: git reports changes in %q, want %q", what, status, again)

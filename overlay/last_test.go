@@ -75,7 +75,7 @@ func TestLastCommand(t *testing.T) {
 		t.Errorf("Resume changed the session's data: %v", err)
 	}
 
-	// What is there instead is neither followed nor waited for.
+	// If something else is there, it is neither followed nor waited for.
 	for _, make := range []func() error{
 		func() error { return os.Symlink("/etc/passwd", file) },
 		func() error { return os.Mkdir(file, 0o700) },

@@ -37,7 +37,7 @@ type model struct {
 	runs   [][]op // what the commands do, with a commit after each
 }
 
-// String is what one needs to see what went wrong.
+// String returns what is needed to find out what went wrong.
 func (m model) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d, engine %v, %d roots, weak %v, %d parts, few %v", m.seed, m.engine, m.roots, m.weak, m.parts, m.few)

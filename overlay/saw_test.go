@@ -66,7 +66,8 @@ func TestSawTheEdit(t *testing.T) {
 	}
 }
 
-// A command that has seen what was changed while it ran, as far as that can be told: all of it is in what it made.
+// A command that ran while a change was made counts as having seen it, as far as that can be told, if the file that it
+// wrote contains all of the change.
 func TestSawWhileRunning(t *testing.T) {
 	for script, merges := range map[string]bool{
 		`echo s >>f`:           true,

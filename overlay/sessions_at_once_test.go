@@ -348,7 +348,7 @@ func (w *modelWorker) discard(id string) error {
 	return w.end()
 }
 
-// remove removes a session that nobody has open.
+// remove removes a session that no process has open.
 func (w *modelWorker) remove(id string) error {
 	if err := w.close(id); err != nil {
 		return err

@@ -133,7 +133,7 @@ func (w *modelWorker) save() error {
 	return errors.Join(os.WriteFile(tmp, data, 0o600), os.Rename(tmp, w.log()))
 }
 
-// begin writes down what is to be done, end that it was.
+// begin writes down what will be done next, and end writes down that it was done.
 func (w *modelWorker) begin(s step) error {
 	w.Step, w.Trace = &s, append(w.Trace, s)
 	if len(w.Trace) > modelTrace {
@@ -166,7 +166,7 @@ func (w *modelWorker) paths() (list []string) {
 
 func hot(path string) bool { return strings.HasPrefix(path, "shared/hot") }
 
-// changed is what a session would commit. To delete what is gone is not a change.
+// changed returns what a commit of a session would change. A deletion of something that is gone already is no change.
 func (w *modelWorker) changed(id string) (list []string) {
 	p := w.Sessions[id]
 	for path, value := range p.Upper {
@@ -415,7 +415,8 @@ func (w *modelWorker) check(id string, s *Session) error {
 			}
 		}
 		slices.Sort(got)
-		// A deletion of what is gone anyway, and a change to what is there, are none.
+		// A deletion of something that is gone already, and a change to what the project has already, are no
+		// changes.
 		want := slices.DeleteFunc(w.changed(id), func(path string) bool {
 			return !slices.Contains(got, path) && (hot(path) || w.Files[p.Project][path] == p.Upper[path])
 		})

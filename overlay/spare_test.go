@@ -120,7 +120,7 @@ func TestSpare(t *testing.T) {
 	}
 }
 
-// TestNoSpare: what was written to, or is not what it was, is not used again.
+// TestNoSpare: a spare is not used if it was written to, or if another directory is now in the project's place.
 func TestNoSpare(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -180,7 +180,7 @@ func TestNoSpare(t *testing.T) {
 	}
 }
 
-// TestSpareLeft: Clean removes a spare whose holder died, and keeps that of one that lives.
+// TestSpareLeft: Clean removes a spare if its holder has died, and keeps it if the holder lives.
 func TestSpareLeft(t *testing.T) {
 	dir := testenv.Dir(t)
 	testenv.Tree(t, dir, "p/", "state/")

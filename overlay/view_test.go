@@ -286,8 +286,8 @@ func (v view) joined(a, b string) view {
 // key is the name of a path of a root in a view.
 func key(root int, p string) string { return path.Join(strconv.Itoa(root), p) }
 
-// A changeSet is what Changes said, for the comparison of what a commit of all of it
-// made with what the sandbox saw.
+// A changeSet is the result of Changes. It is used to compare what a commit of all of it makes with what the sandbox
+// saw.
 type changeSet struct {
 	lines   []string        // as they are printed
 	keys    []string        // of them

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestPrepare: what was opened beside a command is what the record is written to, also where the journal was moved into
-// the database between, and only Record reports a directory that is not available.
+// TestPrepare: Record writes to the database that Prepare opened while the command ran, even if the journal was moved
+// into the database meanwhile. Only Record reports that a directory is not available.
 func TestPrepare(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -82,8 +82,8 @@ func (c committing) committed(t *testing.T) bool {
 	return false
 }
 
-// away moves the project away for a while: what was interrupted can neither be finished
-// nor taken back then. That is said, and the session stays.
+// away moves the project away for a while. nsrun can then neither finish what was interrupted nor take it back: it says
+// so, and keeps the session.
 func (c committing) away(t *testing.T) {
 	t.Helper()
 	other := filepath.Dir(c.project)

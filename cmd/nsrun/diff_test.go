@@ -237,8 +237,8 @@ func randomChanges(r *rand.Rand) string {
 	return b.String()
 }
 
-// TestPatchLacks: what git cannot represent is said; and what it could not do, because
-// something that it does not know is in the way, is left out, or it would stop half way.
+// TestPatchLacks: a patch says what git cannot represent. It leaves out changes that git could not apply, because git
+// would stop half way at something in their place that it does not know.
 func TestPatchLacks(t *testing.T) {
 	testenv.Leaks(t, reap)
 	bin := installed(t)

@@ -47,7 +47,8 @@ func TestHomeLayer(t *testing.T) {
 			if _, out := l.in("p", "why", l.home+"/.profile"); !strings.Contains(out, "kept in the home layer") {
 				t.Error(out)
 			}
-			// Of two projects; for root each with that of the home directory in /etc/passwd.
+			// There are layers of two projects. For root, each project also has a layer for the home
+			// directory in /etc/passwd.
 			if _, out := l.in("p", "doctor", "--sessions"); !strings.Contains(out, "2 home layers, ") && !strings.Contains(out, "4 home layers, ") {
 				t.Error(out)
 			}
@@ -297,8 +298,8 @@ func TestHomeBound(t *testing.T) {
 	})
 }
 
-// TestHomeAtOnce: commands of one project that run at once see what earlier ones wrote, and what each writes is kept.
-// While one of them runs, the layer can be neither removed nor copied from.
+// TestHomeAtOnce: commands of one project can run at the same time. They see what earlier commands wrote, and what each
+// of them writes is kept. While one runs, the layer can be neither removed nor copied from.
 func TestHomeAtOnce(t *testing.T) {
 	lodgers(t, nil, func(l *lodger) {
 		l.sh("echo 0 >~/first")

@@ -15,8 +15,7 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-// model is what a terminal remembers of what was written to it: all that decides how the next
-// text looks, and what is sent back.
+// model is the state of a terminal: all that decides how the next text looks, and what the terminal answers.
 type model struct {
 	state    map[string]string // what differs from the usual state
 	saved    map[string]string // of ESC 7: attributes and character sets

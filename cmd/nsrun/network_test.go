@@ -32,8 +32,8 @@ func networks(port int) map[string][]string {
 	return all
 }
 
-// TestHostSockets: a program of the host that obeys requests over a socket, as docker does, is no way around the
-// sandbox: neither through a file, wherever it is, nor through an abstract name.
+// TestHostSockets: a program of the host that obeys requests over a socket, as docker does, is no way out of the
+// sandbox. Commands reach neither its socket file, wherever that is, nor its abstract name.
 func TestHostSockets(t *testing.T) {
 	testenv.Leaks(t, reap)
 	if _, err := exec.LookPath("perl"); err != nil {

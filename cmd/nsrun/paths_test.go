@@ -30,7 +30,7 @@ func TestSpelling(t *testing.T) {
 		c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home}
 		return runs(t, bin, "nsrun", c)
 	}
-	// How the caller spells what is to be hidden.
+	// The ways in which the caller spells the hidden path.
 	for i, s := range []struct{ block, file string }{
 		{"src/secret", "src/secret/f"}, {"src/secret/", "src/secret/f"}, {"src/secret//", "src/secret/f"}, {"./src/./secret/.", "src/secret/f"}, {"src/../src/secret", "src/secret/f"},
 		{"src/secret/../secret", "src/secret/f"}, {p + "/src//secret/", "src/secret/f"}, {"/../.." + p + "/src/secret", "src/secret/f"},

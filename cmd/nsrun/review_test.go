@@ -349,7 +349,7 @@ func TestReviewCommit(t *testing.T) {
 	}
 }
 
-// content is what a file of the project has, or that it is not there.
+// content returns the content of a file in the project, or says that there is no such file.
 func (r *reviewed) content(name string) string {
 	b, err := os.ReadFile(filepath.Join(r.project, name))
 	if err != nil {

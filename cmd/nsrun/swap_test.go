@@ -161,8 +161,8 @@ func TestSwappedDescriptor(t *testing.T) {
 	}, "inside", "victim")
 }
 
-// TestSwappedRule: the path of a rule of nsrun run is exchanged with a link to the
-// home directory. It is never seen with its secrets, nor written to.
+// TestSwappedRule: while nsrun starts, the path of a rule is exchanged with a link to the home directory. The command
+// never sees the secrets there, and never writes there.
 func TestSwappedRule(t *testing.T) {
 	testenv.Leaks(t, reap)
 	bin, dir := installed(t), testenv.Dir(t)

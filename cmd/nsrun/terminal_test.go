@@ -144,8 +144,7 @@ func TestInterruptedStart(t *testing.T) {
 	s.ends(t, 130)
 }
 
-// TestAsk: what is to become of the changes is asked at a terminal; only a clear
-// answer does anything.
+// TestAsk: at a terminal, nsrun asks what to do with the changes. Only a clear answer does anything.
 func TestAsk(t *testing.T) {
 	testenv.Once(t)
 	for _, c := range []struct {
@@ -351,7 +350,7 @@ func TestLeftBackground(t *testing.T) {
 	}
 }
 
-// TestAskNot: with a flag, or for a command that changed nothing, nobody is asked.
+// TestAskNot: nsrun does not ask if there is a flag, or if the command changed nothing.
 func TestAskNot(t *testing.T) {
 	for _, args := range [][]string{
 		{"run", "--keep", "--", "touch", "new"}, {"run", "--commit", "touch", "new"},

@@ -51,8 +51,8 @@ func machine(t *testing.T, f []unix.SockFilter) func(b []byte) uint32 {
 	}
 }
 
-// TestVerdict: each verdict is that of the kernel with the default filter, and no call that the default filter refuses
-// passes the filters that observe.
+// TestVerdict: verdict answers each call as the kernel does with the default filter. The filters that observe let no
+// call pass that the default filter refuses.
 func TestVerdict(t *testing.T) {
 	deny := []unix.SockFilter(nsexec.DefaultFilter())
 	byDeny, byObserving, byMessages := machine(t, deny), machine(t, observing(deny, true, 1<<64-1)), machine(t, messages(deny))

@@ -16,7 +16,7 @@ type parseCase struct {
 	// fds are the contents of descriptors 3, 4 and so on, in which a comma
 	// stands for NUL.
 	fds []string
-	// err is the text of the error, empty if there is to be none.
+	// err is the text of the error. Empty: there must be none.
 	err string
 	// warn are the options whose repetition is warned of.
 	warn string

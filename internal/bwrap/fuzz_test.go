@@ -129,9 +129,8 @@ var fileErrors = []string{
 	"--perms must be followed by", "--size must be followed by",
 }
 
-// inline puts the words of files in the place of their --args, as far as they are
-// options. It knows no more of options than how many words they take. ok is false
-// where the words are refused anyway.
+// inline replaces each --args by the words of its file, as far as they are options. All that it knows of an option is
+// how many words it takes. ok is false if the words are refused anyway.
 func inline(words []string, f files, extensions bool) (out []string, ok bool) {
 	read := f.readFD()
 	var expand func(words []string, inFile bool) bool

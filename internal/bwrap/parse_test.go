@@ -288,7 +288,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// The words of the caller stay as they were.
+// The parser does not change the caller's words.
 func TestParseLeavesItsArguments(t *testing.T) {
 	args := strings.Fields("--overlay-src a --overlay-src b --ro-overlay c --setenv A 1 true x")
 	before := strings.Join(args, " ")

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// No more are served than may be, all are in the end, and nobody is when Serve has returned.
+// Serve never serves more clients than it may. In the end it has served all, and when it has returned it serves none.
 func TestServe(t *testing.T) {
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {

@@ -14,7 +14,7 @@ var update = flag.Bool("update", false, "rewrite testdata")
 // sources are the words that begin a file in testdata/cases.txt.
 var sources = map[string]Source{"system": System, "user": User, "project": Project, "trusted": Project}
 
-// outcome is what files, in order, come to: settings that are not the default, what is left out, and errors.
+// outcome is the result of files, in their order: settings that differ from the default, what is left out, and errors.
 func outcome(files string, command []string, flags *Layer) string {
 	f := &Facts{Home: "/home/me", Project: "/home/me/p", Command: command}
 	var layers []*Layer

@@ -33,7 +33,7 @@ const (
 	one     = ": [sandbox]\nclear_env = true\n"
 )
 
-// TestFiles: what stands at the place of a user's or a project's file, and what becomes of it.
+// TestFiles: different things lie at the path of a user's or a project's file; each is read, ignored or refused.
 func TestFiles(t *testing.T) {
 	link := func(to, name string) func(string) error {
 		return func(dir string) error {

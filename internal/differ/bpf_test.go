@@ -4,8 +4,7 @@ package differ
 
 import "golang.org/x/sys/unix"
 
-// Programs for seccomp, as they are given to the options: system calls as they
-// are on all architectures, and uname(2) refused.
+// Programs for seccomp in the form that the options take. One allows all system calls, the other refuses uname(2).
 var (
 	allow   = instruction(0x06, 0, 0, 0x7fff0000)
 	noUname = instruction(0x20, 0, 0, 0) + // load the number

@@ -213,7 +213,7 @@ func play(name, only string, f func(s *scene)) job {
 	}}
 }
 
-// facts reads what the probe prints and notes it as that of a run.
+// facts reads the output of the probe, and notes it as the result of a run.
 func (s *scene) facts(x *running) map[string]string {
 	facts := make(map[string]string)
 	i := slices.Index(x.names, "stdout")
@@ -223,7 +223,7 @@ func (s *scene) facts(x *running) map[string]string {
 	return facts
 }
 
-// noteFacts notes those of them that do not depend on when it runs.
+// noteFacts notes those facts that do not depend on when the probe runs.
 func (s *scene) noteFacts(x *running, more map[string]string) {
 	r := make(result)
 	i := slices.Index(x.names, "stdout")
@@ -443,7 +443,7 @@ func errText(err error) string {
 	return err.Error()
 }
 
-// held are the scenes of what a sandbox holds, and of what holds it.
+// held are the scenes in which a sandbox keeps something open, or something keeps the sandbox open.
 func held() []job {
 	const base = "--bind / / --dev /dev "
 	locked := func(s *scene) string {

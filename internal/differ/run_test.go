@@ -38,7 +38,7 @@ type line struct {
 	env []string
 	// dir is the working directory, if not the fixture.
 	dir string
-	// stdin is what is to be read from standard input.
+	// stdin is the text on standard input.
 	stdin string
 	umask int
 	// wrap are words that start the program: env and the like.
@@ -64,8 +64,8 @@ type identity struct {
 	groups []uint32
 }
 
-// identities are those that the test can take. Where it is root these are root and
-// one that is neither the overflow uid nor without further groups.
+// identities are the users as whom the test can run. If the test is root, these are root, and a user who has further
+// groups and does not have the overflow uid.
 func identities() []*identity {
 	if os.Geteuid() == 0 {
 		return []*identity{{name: "root"}, {name: "user", uid: 1234, gid: 4321, groups: []uint32{4321, 5678}}}

@@ -284,7 +284,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// TestRemove: what is used is not removed; what is removed is made again.
+// TestRemove: Remove does not remove a layer that is in use. A removed layer is made again when a command needs it.
 func TestRemove(t *testing.T) {
 	testenv.Leaks(t)
 	path := place(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// TestFootings: what lies over what, and what has to be pinned before each step. Paths
-// that are pinned stand behind the step, "|" comes before what its target lies in.
+// TestFootings: a table of which mounts lie over which others, and which paths have to be pinned before each step.
+// Pinned paths follow the step; the path in which its target lies follows "|".
 func TestFootings(t *testing.T) {
 	rw := func(dir string) mounts.Mount { return mounts.Bind(dir, dir) }
 	ro := func(dir string) mounts.Mount { return mounts.ROBind(dir, dir) }

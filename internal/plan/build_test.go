@@ -203,7 +203,7 @@ func TestPlayground(t *testing.T) {
 	}
 }
 
-// TestRefused: what would open nsrun's own directories, or what is hidden, is an error.
+// TestRefused: a request that would open nsrun's own directories, or something hidden, is an error.
 func TestRefused(t *testing.T) {
 	write := func(path string) Rule {
 		return Rule{Access: Write, Found: []Found{{At: path, Bind: mounts.Bind(path, path)}}}

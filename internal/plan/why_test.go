@@ -10,7 +10,8 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// placeText is a Place in a line: what can be done, why not more, and what would change that.
+// placeText writes a Place as one line: what a command can do there, why it cannot do more, and which flag would change
+// that.
 func placeText(p Place) string {
 	var list []string
 	if p.Read {

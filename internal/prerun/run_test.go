@@ -125,8 +125,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestSystem compares what is asked for without the runtime with what the runtime
-// says.
+// TestSystem compares what the code before the runtime finds out about the system with what the runtime says.
 func TestSystem(t *testing.T) {
 	w, ok := caller()
 	if !ok || int(w.uid) != os.Getuid() || int(w.gid) != os.Getgid() {

@@ -98,8 +98,8 @@ func TestNativeNumbers(t *testing.T) {
 	}
 }
 
-// TestOpenFlags compares open flags with those of this architecture: a Program
-// keeps them as the kernel wants them.
+// TestOpenFlags compares the flags of an open in a Program, which are the kernel's numbers, with those of this
+// architecture.
 func TestOpenFlags(t *testing.T) {
 	for _, c := range []struct {
 		flag prog.OpenFlag

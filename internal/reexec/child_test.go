@@ -148,7 +148,7 @@ func words(b []byte) []byte {
 
 var header0 prog.Header
 
-// TestPrepareRefuses: what a launcher runs is checked against what it got.
+// TestPrepareRefuses: a launcher checks a Program against what it received with it.
 func TestPrepareRefuses(t *testing.T) {
 	good := program(2)
 	for _, c := range []struct {

@@ -42,7 +42,7 @@ func TestLookupSwapped(t *testing.T) {
 	testenv.SwapLookups(t, opened)
 }
 
-// TestInstead: what is known without statx(2) is what it tells.
+// TestInstead: without statx(2), the same is found out as with it.
 func TestInstead(t *testing.T) {
 	testenv.Leaks(t)
 	for _, name := range []string{"/", "/dev/null", "/proc/self/exe", os.TempDir()} {
@@ -74,7 +74,7 @@ func TestInstead(t *testing.T) {
 
 const closingEnv = "NSRUN_TEST_CLOSING"
 
-// closing is a process that closes what it inherited, and prints what is left.
+// closing is a process that closes the descriptors it inherited, and prints those that are left.
 func closing() int {
 	closeInstead(4, ^uintptr(0)>>32)
 	for fd := range 200 {

@@ -118,7 +118,8 @@ func links(t testing.TB) (dir string) {
 	return dir
 }
 
-// wanted are the directory that a name is in and what it is called there, by the kernel: ok, if that is to be found.
+// wanted returns the directory of a name, and the last element of the name, both as the kernel finds them. ok: it finds
+// them.
 func wanted(name string) (dir unix.Stat_t, last string, ok bool) {
 	name = strings.TrimRight(name, "/")
 	parent, last := filepath.Split(name)

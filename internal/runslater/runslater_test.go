@@ -330,7 +330,7 @@ func TestIncludedThroughLinks(t *testing.T) {
 	}
 }
 
-// A counted counts what is read, and what is looked at.
+// A counted counts the files that are read, and those that are looked at.
 type counted struct {
 	tree
 	reads, looks *int

@@ -22,8 +22,7 @@ func TestUnsentIsRead(t *testing.T) {
 	}
 }
 
-// TestCountersOfOthers: those of our own network namespace are nobody's else, and those of a
-// process that has ended are none.
+// TestCountersOfOthers: there are no counters for our own network namespace, nor for a process that does not exist.
 func TestCountersOfOthers(t *testing.T) {
 	if c, early := countersOf("/proc/self"); c != nil || !early {
 		t.Errorf("our own: %v, %v", c, early)

@@ -104,7 +104,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// FuzzParse: no parser panics, and what they read is what would be written.
+// FuzzParse: no parser panics, and writing what a parser has read gives the same bytes.
 func FuzzParse(f *testing.F) {
 	f.Add(appendKeys([]Key{{[]byte("blob"), "comment"}}))
 	f.Add(loginData([]byte("s"), "git", []byte("blob")))

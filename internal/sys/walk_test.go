@@ -29,7 +29,7 @@ func walked(dir int, name string, how unix.OpenHow) (int, error) {
 	return int(fd), err
 }
 
-// TestRefused: what other calls do where one is refused is what it does itself.
+// TestRefused: if a system call is refused, the calls that replace it have the same result.
 func TestRefused(t *testing.T) {
 	testenv.Leaks(t)
 	dir := testenv.Dir(t)

@@ -155,7 +155,7 @@ func TestFindSocket(t *testing.T) {
 	}
 }
 
-// TestValue: what a file is to be changed to is read as the kernel reads it, and attributes are users' own.
+// TestValue: the new value of a change to a file is read as the kernel reads it, and only users' attributes can be set.
 func TestValue(t *testing.T) {
 	m := memory(t)
 	var d Deputy

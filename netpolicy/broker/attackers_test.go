@@ -132,9 +132,9 @@ func portOf(to string) uint16 {
 	return uint16(p<<8 | p>>8)
 }
 
-// helpDup2Race connects a unix socket, while another thread puts a disconnected socket of the host over
-// it and makes the address that of a denied server: until it was connected to that, or
-// time is up.
+// helpDup2Race connects a unix socket. Meanwhile another thread puts an unconnected socket of the host in its place,
+// and changes the address to that of a denied server. It tries until the socket is connected to that server, or time is
+// up.
 func helpDup2Race(args []string) int {
 	allowed, denied := args[0], args[1]
 	patience := must(time.ParseDuration(args[2]))

@@ -30,8 +30,7 @@ type kase struct {
 	want         string
 }
 
-// outside is an address that nobody has (RFC 5737). Nothing is ever sent there, for no rule
-// allows it.
+// outside is an address that nobody has (RFC 5737). Nothing is ever sent there, because no rule allows it.
 var outside = netip.MustParseAddrPort("198.51.100.1:80")
 
 // What helpers say that connect sockets which something was done to.
@@ -178,7 +177,7 @@ func TestListenAfterFailure(t *testing.T) {
 	}
 }
 
-// nobody is an address where nobody listens, and nobody can until the test's end.
+// nobody is an address at which no program listens, and none can until the test ends.
 func nobody(t testing.TB) string {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

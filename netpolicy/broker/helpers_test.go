@@ -26,8 +26,8 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// helpers are the programs that this binary is besides being the test. Each prints what
-// became of what it tried, a line each.
+// helpers are the programs as which this test binary can run. Each prints one line for each thing that it tried, with
+// the result.
 func helpers() map[string]func(args []string) int {
 	return map[string]func([]string) int{
 		"connect": helpConnect, "udp": helpUDP, "udpnone": helpUDPNone, "options": helpOptions, "epoll": helpEpoll, "dup": helpDup,
@@ -761,7 +761,7 @@ func helpRefused([]string) int {
 	return 0
 }
 
-// helpWithin connects to an address outside, and goes on as another helper with that of a server inside.
+// helpWithin connects to an address outside, and then runs another helper with the address of a server inside.
 func helpWithin(args []string) int {
 	outside, name := args[0], args[1]
 	c := exec.Command("/proc/self/exe")
@@ -774,7 +774,7 @@ func helpWithin(args []string) int {
 	return become(name, at)
 }
 
-// helpGuess connects inside, where nobody is, and goes on as another helper.
+// helpGuess connects to an address inside at which no program listens, and then runs another helper.
 func helpGuess(args []string) int {
 	_ = unix.Connect(tcp("127.0.0.1:1"), sockaddr("127.0.0.1:1"))
 	return become(args[1], args[0])

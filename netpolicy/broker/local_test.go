@@ -121,8 +121,8 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// TestLocalOutside: a socket of the host's network that the command was given reaches neither an abstract name nor a
-// socket of the host. The control: from outside they are reachable.
+// TestLocalOutside: a command was given a socket of the host's network. By it the command reaches neither an abstract
+// name nor a socket of the host. The control: they can be reached from outside.
 func TestLocalOutside(t *testing.T) {
 	name := "@nsrun-test-" + t.TempDir()[1:]
 	l := must(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))

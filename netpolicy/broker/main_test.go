@@ -40,7 +40,7 @@ func exe(t testing.TB) string {
 	return p
 }
 
-// rules allow what is in them, and remember what was asked.
+// rules allow the targets that they list, and record all that were asked about.
 type rules struct {
 	mu    sync.Mutex
 	allow map[string]bool

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzParse gives the relay frames as hostile as they come: it must not read beyond them,
-// and what it understands must stay what it is when it is sent.
+// FuzzParse gives arbitrary frames to the relay. It must not read beyond their end, and what it understood must be the
+// same after it was sent on.
 func FuzzParse(f *testing.F) {
 	for _, ends := range [][2]string{{"192.0.0.8:1000", "198.51.100.1:53"}, {"[fd6e:7372:756e::1]:1000", "[2001:db8::1]:443"}} {
 		from, to := netip.MustParseAddrPort(ends[0]), netip.MustParseAddrPort(ends[1])

@@ -108,7 +108,8 @@ func helpBrokered(args []string) int {
 	return 0
 }
 
-// TestDefaults: what the host's network has for sockets on which nothing was set is not what the sandbox's has.
+// TestDefaults: a socket that the kernel has made in the sandbox, and that then connects outside, has the defaults of
+// the host's network.
 func TestDefaults(t *testing.T) {
 	if got, want := inWorld(t, "brokered", "defaults", worldAddresses[0]), "inside: ok\nconnect: ok\n600"; got != want {
 		t.Errorf("got %q, want %q", got, want)

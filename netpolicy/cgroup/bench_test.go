@@ -80,8 +80,8 @@ func tryBench(what, addr, times string) error {
 
 const throughputBlock = 1 << 20
 
-// benchmark compares what the helper measures, with the programs and without: in turns, so that what
-// else goes on disturbs both.
+// benchmark compares the results of the helper with the programs and without them. It takes turns, so that other work
+// on the machine disturbs both.
 func benchmark(b *testing.B, what string, n int) {
 	p := load(b)
 	sink(b)

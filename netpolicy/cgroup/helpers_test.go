@@ -23,7 +23,7 @@ func init() {
 	helpers = map[string]func([]string) int{"try": helpTry, "load": helpLoad, "pass": helpPass, "orphan": helpOrphan}
 }
 
-// helpTry does what it reads, a line each, and says what came of it: "yes", or the error.
+// helpTry reads one command a line, does it, and prints the result: "yes", or the error.
 func helpTry([]string) int {
 	in := bufio.NewReader(os.Stdin)
 	for {
@@ -115,7 +115,7 @@ func attempt(how string, args []string) error {
 	return tryUDP(s, rest, dst)
 }
 
-// bracket writes IPv6 addresses as they are read.
+// bracket puts brackets around an IPv6 address that is followed by a port.
 func bracket(s string) string {
 	if i := strings.LastIndexByte(s, ':'); strings.Count(s, ":") > 1 && s[0] != '[' {
 		return "[" + s[:i] + "]" + s[i:]

@@ -196,7 +196,7 @@ func (w *world) wantProject(stage string, want view) {
 	w.fail(stage, lines...)
 }
 
-// wantCommitted compares the project with what the session saw, and with what came of it natively.
+// wantCommitted compares the project with what the session saw, and with the result of the native run.
 func (w *world) wantCommitted(stage string, seen, native view) view {
 	w.t.Helper()
 	now := w.look(w.project)
@@ -360,8 +360,8 @@ func TestParts(t *testing.T) {
 	})
 }
 
-// TestOwner: neither what the project's owner changes between a run and its commit nor what the session changed is
-// lost.
+// TestOwner: the project's owner changes files between a run and its commit. Neither these changes nor those of the
+// session are lost.
 func TestOwner(t *testing.T) {
 	seeds(t, 3, 1000, func(t *testing.T, seed uint64) {
 		w, a, got := session(t, seed, 20, true)

@@ -156,8 +156,8 @@ func fields(list map[string]string, fset *token.FileSet, spec *ast.TypeSpec, in 
 	}
 }
 
-// TestEmbedder runs a program that imports all packages as they are on other systems: on this
-// one, with the files for Linux taken away, and those for others told to be for all.
+// TestEmbedder runs a program that imports all packages as they are on other systems. It runs on this system: the files
+// for Linux are removed, and the build constraints of the files for others are changed so that they are used.
 func TestEmbedder(t *testing.T) {
 	checkout(t)
 	dir := t.TempDir()

@@ -13,7 +13,8 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// TestPartial: what a command closed is missed, what the kernel closes for its own use is not.
+// TestPartial: a sum of disk usage is partial if a command made a directory unreadable, but not because of directories
+// that the kernel makes unreadable for its own use.
 func TestPartial(t *testing.T) {
 	testenv.NeedUser(t) // root can list directories of any mode
 	for closed, want := range map[string]bool{

@@ -43,7 +43,8 @@ func TestFollow(t *testing.T) {
 		}
 		return st.Ctime, now.Ctime
 	}
-	// Before Linux 6.13 times are those of the last tick: until the next one nobody can see it.
+	// Before Linux 6.13 the kernel sets times to that of the last tick, so a change is visible only after the next
+	// tick.
 	write := func() {
 		before, err := h.Stat()
 		for now := before; err == nil && now.Ctime == before.Ctime; now, err = h.Stat() {

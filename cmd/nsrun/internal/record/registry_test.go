@@ -40,7 +40,7 @@ func paths(changes []overlay.Change) string {
 	return strings.Join(list, " ")
 }
 
-// TestDropChanges: what was dropped is what was there before and is not there afterwards.
+// TestDropChanges: a drop records the changes that were in the session before it and are not there afterwards.
 func TestDropChanges(t *testing.T) {
 	testenv.Leaks(t)
 	s := session(t)

@@ -45,7 +45,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestWrong: mistakes name the flags as they are typed, and the one that was meant.
+// TestWrong: an error about a flag names it as users type it, and suggests the flag that was probably meant.
 func TestWrong(t *testing.T) {
 	for _, c := range []struct {
 		args []string
