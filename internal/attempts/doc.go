@@ -8,8 +8,8 @@
 // path, connect a socket, send a signal to a process by its number, or are refused by another filter (Observer.Deny).
 // The Observer finds out, in the sandbox itself, whether the call is going to fail, and calls Observer.Tell if so. Then
 // the kernel carries out the call, with the arguments as they are then. The Observer answers only calls that Deny
-// refuses, and passes other calls that need an answer on to another Observer (package renames). Most calls cannot be
-// refused; quick.go answers these without the Go scheduler.
+// refuses, and passes other calls that need an answer on to another Observer (package renames). quick.go answers calls
+// that nothing refuses without the Go scheduler; quickpath.go finds out which these are.
 //
 // # What happens after a refusal
 //

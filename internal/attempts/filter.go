@@ -34,6 +34,15 @@ func observing(deny []unix.SockFilter, owners bool, held uint64) (f seccomp.Filt
 				f.Notify()
 				f.Nr()
 			})
+		case nr == unix.SYS_UTIMENSAT:
+			f.When(seccomp.Equal, nr, func() { // without a path it is about an open file
+				f.Lower(uint32(c.path))
+				f.Add(seccomp.Equal, 0, 2, 0)
+				f.Upper(uint32(c.path))
+				f.Add(seccomp.Equal, 1, 0, 0)
+				f.Notify()
+				f.Nr()
+			})
 		default:
 			f.When(seccomp.Equal, nr, f.Notify)
 		}
@@ -44,7 +53,7 @@ func observing(deny []unix.SockFilter, owners bool, held uint64) (f seccomp.Filt
 	}
 	if owners {
 		for i := range ownerCalls {
-			f.When(seccomp.Equal, uint32(ownerCalls[i].nr), f.Notify)
+			f.When(seccomp.Equal, uint32(ownerCalls[i].nr), func() { reportOwners(&f, &ownerCalls[i]) })
 		}
 	}
 	observeRoot(&f, held)
@@ -73,6 +82,21 @@ func observing(deny []unix.SockFilter, owners bool, held uint64) (f seccomp.Filt
 		f = append(f, i)
 	}
 	return f
+}
+
+// reportOwners reports a call that names another id than root's. Programs often set the ids that they have.
+func reportOwners(f *seccomp.Filter, c *ownerCall) {
+	if c.nr == unix.SYS_FCHOWN || len(c.ids) == 0 {
+		f.Notify()
+		return
+	}
+	for _, arg := range c.ids {
+		f.Lower(uint32(arg))
+		f.Add(seccomp.Equal, 2, 0, 0)
+		f.Add(seccomp.Equal, 1, 0, keep)
+		f.Notify()
+	}
+	f.Nr()
 }
 
 // reportWrites reports writes to standard error.

@@ -120,6 +120,36 @@ func TestOpenedIsNotTold(t *testing.T) {
 	}
 }
 
+// TestOwnIDs: a change to ids that root has already does not wait for anybody, and neither does one of the times of an
+// open file.
+func TestOwnIDs(t *testing.T) {
+	deny := []unix.SockFilter(nsexec.DefaultFilter())
+	decide, arch := machine(t, observing(deny, true, 0)), deny[1].K
+	const unchanged = 1<<32 - 1
+	for _, c := range []struct {
+		nr   uint32
+		args [6]uint64
+		want uint32
+	}{
+		{unix.SYS_SETRESUID, [6]uint64{0, 0, 0, 1000}, seccomp.Allow},
+		{unix.SYS_SETRESUID, [6]uint64{unchanged, 0, 1<<64 - 1}, seccomp.Allow},
+		{unix.SYS_SETRESUID, [6]uint64{1000}, seccomp.Notify},
+		{unix.SYS_SETRESUID, [6]uint64{0, 1000}, seccomp.Notify},
+		{unix.SYS_SETRESGID, [6]uint64{unchanged, unchanged, 5}, seccomp.Notify},
+		{unix.SYS_SETUID, [6]uint64{0}, seccomp.Allow},
+		{unix.SYS_SETUID, [6]uint64{1}, seccomp.Notify},
+		{unix.SYS_SETGROUPS, [6]uint64{0}, seccomp.Notify},
+		{unix.SYS_FCHOWN, [6]uint64{3, 0, 0}, seccomp.Notify},
+		{unix.SYS_UTIMENSAT, [6]uint64{3, 0, 0x7ffc12345678}, seccomp.Allow},
+		{unix.SYS_UTIMENSAT, [6]uint64{3, 0x7ffc12345678}, seccomp.Notify},
+		{unix.SYS_UTIMENSAT, [6]uint64{3, 1 << 32}, seccomp.Notify},
+	} {
+		if got := decide(data(c.nr, arch, c.args)); got != c.want {
+			t.Errorf("call %d, %#x: %#x, want %#x", c.nr, c.args, got, c.want)
+		}
+	}
+}
+
 // TestSendsWithAddress: what is sent without an address does not wait for anybody.
 func TestSendsWithAddress(t *testing.T) {
 	deny := []unix.SockFilter(nsexec.DefaultFilter())

@@ -81,8 +81,8 @@ type Follower interface {
 type Observer struct {
 	Deny []unix.SockFilter // the filter that refuses calls, with EPERM or another error that programs expect
 	// Tell is called before something fails, and reports whether the policy refuses it. by returns the process that
-	// tries it. If the policy does not refuse it, Tell may not be called again for the same attempt at the same
-	// path.
+	// tries it. It may not be called if the policy does not refuse that: what this process does not find at the same
+	// path either, nothing hides; and if Tell has said so of the same attempt at the same path.
 	Tell  func(a Attempt, by func() Process) (refused bool)
 	After Follower // called by nobody else
 	// Root reports whether the processes have root's rights to files of a user or group. To all other files they

@@ -53,8 +53,13 @@ type quick struct {
 	proc   [64]byte
 	how    unix.OpenHow
 	stat   unix.Stat_t
+	statx  unix.Statx_t
+	statfs unix.Statfs_t
 	failed known
 }
+
+// unusual are calls about which more than the path decides.
+var unusual = slices.Concat([]int32{unix.SYS_BIND, unix.SYS_MKNODAT, unix.SYS_FCHOWNAT}, oldChowns)
 
 func newQuick(o *Observer) *quick {
 	q := &quick{stop: int(o.stop), root: -1, page: uint64(os.Getpagesize()), lacking: o.Root != nil}
@@ -64,8 +69,12 @@ func newQuick(o *Observer) *quick {
 			continue
 		}
 		switch c.deed {
-		case looks, asks, enters, opens, executes:
+		case looks, asks, enters, opens, executes, removes:
 			q.calls[c.nr] = c
+		case makes, changes:
+			if !slices.Contains(unusual, int32(c.nr)) {
+				q.calls[c.nr] = c
+			}
 		}
 	}
 	return q
@@ -113,20 +122,32 @@ func (q *quick) passes() bool {
 	}
 	c := &q.calls[n.NR]
 	d, flags, mode := c.asks(n)
-	if d != c.deed || mode&(unix.W_OK|creates) != 0 || !q.name(c) {
+	size := q.name(c)
+	if size == 0 {
 		return false
 	}
 	if p := &q.path; p[1] == 'p' && p[2] == 'r' && p[3] == 'o' && p[4] == 'c' && p[5] == '/' {
 		return true
 	}
-	q.how = unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | flags, Resolve: unix.RESOLVE_IN_ROOT}
-	fd, _, e := syscall.RawSyscall6(unix.SYS_OPENAT2, uintptr(q.root), uintptr(unsafe.Pointer(&q.path)), uintptr(unsafe.Pointer(&q.how)), unsafe.Sizeof(q.how), 0, 0)
-	if e != 0 {
-		return q.failed.has(answer(&q.path[0], d, mode, e))
+	fd, e := q.open(flags)
+	switch {
+	case e == 0:
+		ok := q.allowed(fd, size, d, mode)
+		syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
+		return ok
+	case e == unix.ENOENT && (d == makes || d == opens && mode&creates != 0):
+		return q.changesIn(size, makes)
+	case reads(d, mode):
+		h := answer(&q.path[0], d, mode, e)
+		if q.failed.has(h) {
+			return true
+		}
+		if e == unix.ENOENT && q.absent(size) {
+			q.failed.add(h)
+			return true
+		}
 	}
-	ok := d == looks || q.may(fd, mode) && !(d == executes && q.setID(fd))
-	syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
-	return ok
+	return false
 }
 
 // follow sets the followed processes.
@@ -160,46 +181,23 @@ func (q *quick) follows(thread uint32) bool {
 	return false
 }
 
-// may reports whether the processes have access to an open file.
+// name sets path to the absolute path of a call, like Observer.name, and returns its length. 0: unknown.
 //
 //go:nosplit
 //go:norace
-func (q *quick) may(fd uintptr, mode uint32) bool {
-	q.proc[0] = 0
-	_, _, e := syscall.RawSyscall6(unix.SYS_FACCESSAT2, fd, uintptr(unsafe.Pointer(&q.proc)), uintptr(mode), unix.AT_EMPTY_PATH|unix.AT_EACCESS, 0, 0)
-	if e != 0 || !q.lacking {
-		return e == 0
-	}
-	_, _, e = syscall.RawSyscall(unix.SYS_FSTAT, fd, uintptr(unsafe.Pointer(&q.stat)), 0)
-	return e == 0 && q.stat.Mode&mode == mode
-}
-
-// setID reports whether a program has a set-user-id bit.
-//
-//go:nosplit
-//go:norace
-func (q *quick) setID(fd uintptr) bool {
-	_, _, e := syscall.RawSyscall(unix.SYS_FSTAT, fd, uintptr(unsafe.Pointer(&q.stat)), 0)
-	return e != 0 || q.stat.Mode&unix.S_ISUID != 0
-}
-
-// name sets path to the absolute path of a call, like Observer.name.
-//
-//go:nosplit
-//go:norace
-func (q *quick) name(c *call) bool {
+func (q *quick) name(c *call) uintptr {
 	size := notify.ReadRaw(q.seen.PID, argument(&q.seen, c.path), &q.text, q.page)
 	end := uintptr(0)
 	for end < size && q.text[end&(unix.PathMax-1)] != 0 {
 		end++
 	}
 	if end == 0 || end == size {
-		return false
+		return 0
 	}
 	at := uintptr(0)
 	if q.text[0] != '/' {
 		if at = q.base(c); at == 0 {
-			return false
+			return 0
 		}
 		q.path[at&(unix.PathMax-1)] = '/'
 		at++
@@ -207,7 +205,7 @@ func (q *quick) name(c *call) bool {
 	for i := range end + 1 {
 		q.path[(at+i)&(2*unix.PathMax-1)] = q.text[i&(unix.PathMax-1)]
 	}
-	return true
+	return at + end
 }
 
 // base sets path to the directory at which a relative name begins, and returns its length. 0: unknown.
@@ -279,6 +277,14 @@ type known struct {
 	number int
 }
 
+// reads reports whether a call changes nothing.
+//
+//go:nosplit
+//go:norace
+func reads(d deed, mode uint32) bool {
+	return (d <= opens || d == executes) && mode&(unix.W_OK|creates) == 0
+}
+
 // answer returns the hash of a call: of its path, which ends with a zero byte, its deed and access, and the error.
 //
 //go:nosplit
@@ -308,12 +314,16 @@ func (k *known) has(h uint64) bool {
 }
 
 // add adds a hash. If there are too many, it forgets all others.
+//
+//go:nosplit
+//go:norace
 func (k *known) add(h uint64) {
 	if k.has(h) {
 		return
 	}
 	if k.number++; k.number > len(k.hashes)/2 {
-		*k = known{number: 1}
+		clear(k.hashes[:])
+		k.number = 1
 	}
 	i := h >> 20
 	for k.hashes[i%uint64(len(k.hashes))] != 0 {

@@ -31,7 +31,7 @@ func (o *Observer) try(n *notify.Notification, c *call) (failed bool) {
 		defer fd.Close()
 	}
 	others, known := &o.quick.failed, uint64(0)
-	keeps := err != nil && (d <= opens || d == executes) && mode&(unix.W_OK|creates) == 0
+	keeps := err != nil && reads(d, mode)
 	if keeps {
 		known = answer(unsafe.StringData(name+"\x00"), d, mode, errnoOf(err))
 	}
