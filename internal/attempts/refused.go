@@ -54,6 +54,7 @@ var refusedCalls = [...]refusal{
 	{unix.SYS_MKNODAT, "mknodat", anyone}, {unix.SYS_CLONE, "clone", admin}, {unix.SYS_UNSHARE, "unshare", admin},
 	{unix.SYS_SOCKET, "socket", anyone}, {unix.SYS_SOCKETPAIR, "socketpair", anyone},
 	{unix.SYS_IO_URING_SETUP, "io_uring_setup", anyone}, {unix.SYS_FANOTIFY_INIT, "fanotify_init", allAdmin},
+	{unix.SYS_SETPRIORITY, "setpriority", anyone}, {unix.SYS_IOPRIO_SET, "ioprio_set", anyone}, // of other processes
 	// To ids that the sandbox does not have. Outside it needs privileges, too.
 	{unix.SYS_FCHOWN, "fchown", 1 << unix.CAP_CHOWN}, {unix.SYS_FCHOWNAT, "fchownat", 1 << unix.CAP_CHOWN},
 }
