@@ -3,7 +3,9 @@
 package nsrun
 
 import (
+	"cmp"
 	"slices"
+	"sync/atomic"
 
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/plan"
@@ -14,10 +16,14 @@ import (
 const AbstractSockets = "@"
 
 // DefaultMounts is the host's file system at its own paths, read-only, with a private /tmp, /var/tmp, /run, /dev and
-// /proc, and without the secrets that HiddenPaths names.
+// /proc, and without the secrets that HiddenPaths names. It can be an error, as HideSockets.
 func DefaultMounts() mounts.Plan {
+	sockets, err := hiddenSockets()
+	if err != nil {
+		return noPlan(err)
+	}
 	secrets, _ := host.Secrets("")
-	hidden, _ := host.ThroughLinks(append(secrets, hiddenSockets()...))
+	hidden, _ := host.ThroughLinks(append(secrets, sockets...))
 	return append(BaseMounts(), blocked(hidden)...)
 }
 
@@ -34,12 +40,23 @@ func HideSecrets() mounts.Plan {
 
 // HideSockets blocks the unix sockets of the host that have a file outside the directories that are
 // private anyway: a command that sees a socket can connect to it, even on a read-only mount.
-// Sockets that are created later are not hidden.
-func HideSockets() mounts.Plan { return blocked(hiddenSockets()) }
+// Sockets that are created later are not hidden. If this process has too many open files, or no memory, to look for
+// them, the Plan has a mount that is an error, so that no command starts with it.
+func HideSockets() mounts.Plan {
+	list, err := hiddenSockets()
+	if err != nil {
+		return noPlan(err)
+	}
+	return blocked(list)
+}
 
-func hiddenSockets() []string {
-	near, more := host.FindSockets(false)
-	return slices.DeleteFunc(append(near, more()...), plan.Private)
+// noPlan is a Plan with which no command starts: its path, the error, is not absolute.
+func noPlan(err error) mounts.Plan { return mounts.Plan{mounts.Block(err.Error())} }
+
+func hiddenSockets() ([]string, error) {
+	near, more, err := host.FindSockets(false, new(atomic.Bool))
+	others, merr := more()
+	return slices.DeleteFunc(append(near, others...), plan.Private), cmp.Or(err, merr)
 }
 
 func blocked(list []string) (p mounts.Plan) {

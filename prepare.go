@@ -88,7 +88,9 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	h := <-hidden
 	f.Secrets, f.SecretDirs, f.Linked, f.Absent, f.Texts, f.Present = h.Secrets, h.Dirs, h.Linked, h.Absent, h.Texts, h.Present
 	if !landlock {
-		f.Sockets = x.sockets.near()
+		if f.Sockets, err = x.sockets.near(); err != nil {
+			return err
+		}
 	}
 	if err := x.addRules(&f, matched(), suspect); err != nil {
 		return err

@@ -3,8 +3,10 @@
 package nsrun
 
 import (
+	"cmp"
 	"errors"
 	"slices"
+	"sync/atomic"
 
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/paths"
@@ -15,37 +17,55 @@ import (
 // the background of prepare, once: most often they find nothing.
 type socketSearch struct {
 	all     bool // folders or rules show files of the host as they are
-	first   chan []string
-	distant chan []string // nil: nobody has begun
-	known   []string      // that were found there
+	first   chan foundSockets
+	distant chan foundSockets // nil: nobody has begun
+	known   []string          // that were found there
 	looked  bool
+	ended   *atomic.Bool // the command has, or will not start: nothing need be found
+}
+
+type foundSockets struct {
+	paths []string
+	err   error // something may be missing
 }
 
 // begin starts a search. With all, sockets in private places matter, too, because folders and rules show them. With
 // explain, near waits for everything.
 func (s *socketSearch) begin(all, explain bool) {
-	s.all, s.first = all, make(chan []string, 1)
+	s.all, s.first = all, make(chan foundSockets, 1)
 	first := s.distant == nil
 	if first {
-		s.distant = make(chan []string, 1)
+		s.distant, s.ended = make(chan foundSockets, 1), new(atomic.Bool)
 	}
-	go func(near, distant chan<- []string) {
-		found, more := host.FindSockets(all)
+	go func(near, distant chan<- foundSockets, ended *atomic.Bool) {
+		found, more, err := host.FindSockets(all, ended)
 		switch {
 		case first && explain:
-			near <- append(found, more()...)
-			distant <- nil
+			others, merr := more()
+			near <- foundSockets{append(found, others...), cmp.Or(err, merr)}
+			distant <- foundSockets{}
 		case first:
-			near <- found
-			distant <- more()
+			near <- foundSockets{found, err}
+			found, err = more()
+			distant <- foundSockets{found, err}
 		default:
-			near <- found
+			near <- foundSockets{found, err}
 		}
-	}(s.first, s.distant)
+	}(s.first, s.distant, s.ended)
+}
+
+// end ends what is still searched for, which keeps files open and a processor busy.
+func (s *socketSearch) end() {
+	if s.ended != nil {
+		s.ended.Store(true)
+	}
 }
 
 // near waits for the fast part.
-func (s *socketSearch) near() []string { return append(<-s.first, s.known...) }
+func (s *socketSearch) near() ([]string, error) {
+	found := <-s.first
+	return append(found.paths, s.known...), found.err
+}
 
 // errMoreHidden says that the command has to be prepared again.
 var errMoreHidden = errors.New("more paths must be hidden or read-only")
@@ -69,9 +89,12 @@ func (s *socketSearch) gate(roots []string, once bool) (func() error, error) {
 }
 
 // take takes what was found. If all of a session is shown through overlays, its sockets cannot be connected to.
-func (s *socketSearch) take(found, roots []string) error {
+func (s *socketSearch) take(found foundSockets, roots []string) error {
 	s.looked = true
-	s.known = slices.DeleteFunc(found, func(path string) bool {
+	if found.err != nil {
+		return found.err
+	}
+	s.known = slices.DeleteFunc(found.paths, func(path string) bool {
 		return !s.all && (plan.Private(path) || paths.InAny(path, roots))
 	})
 	if len(s.known) > 0 {

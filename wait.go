@@ -74,6 +74,7 @@ func (x *Execution) end(err error) (Result, error) {
 		x.cancel()
 	}
 	res, r := &x.result, x.runner
+	x.sockets.end()
 	x.hold.End()
 	x.releaseHomes()
 	x.work.Close()

@@ -3,10 +3,14 @@
 package host
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync/atomic"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -47,24 +51,54 @@ type socketFinder struct {
 	searched map[string]bool   // directories; true: for all sockets
 	found    []string
 	views    views
+	lack     shortage
+	stopped  *atomic.Bool
 }
 
-func newSocketFinder(all bool) *socketFinder {
+// A shortage is the first error that has nothing to do with what is looked for: this process can open no more files, or
+// has no memory. Something may have been missed, and would be shown.
+type shortage struct{ err error }
+
+func (s *shortage) note(err error) {
+	if s.err == nil && (errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)) {
+		s.err = err
+	}
+}
+
+// failed says why the search is not complete.
+func (f *socketFinder) failed() error {
+	if f.lack.err != nil {
+		return fmt.Errorf("find the sockets of the host: %w", f.lack.err)
+	}
+	if f.stopped.Load() {
+		return errStopped
+	}
+	return nil
+}
+
+var errStopped = errors.New("find the sockets of the host: the search was stopped")
+
+func newSocketFinder(all bool, stopped *atomic.Bool) *socketFinder {
 	f := &socketFinder{
+		stopped: stopped,
 		private: all, known: make(map[uint32]bool), placed: make(map[uint32]bool), dirs: make(map[string]string), searched: make(map[string]bool),
 	}
 	f.views.init()
+	f.views.lack = &f.lack
 	return f
 }
 
 // FindSockets returns the paths of the host's sockets, without symbolic links; those in private places only with all.
 // more returns the other sockets, which takes longer, because it looks through all processes: sockets of other network
-// namespaces, and sockets that were bound to a relative name, in another mount namespace or below another root.
-func FindSockets(all bool) (near []string, more func() []string) {
-	f := newSocketFinder(all)
+// namespaces, and sockets that were bound to a relative name, in another mount namespace or below another root. It ends
+// early, with an error, if stopped is set.
+func FindSockets(all bool, stopped *atomic.Bool) (near []string, more func() ([]string, error), err error) {
+	f := newSocketFinder(all, stopped)
 	list, err := diagSockets()
 	if err != nil {
-		b, _ := os.ReadFile("/proc/net/unix") // no /proc: no way to know
+		f.lack.note(err)
+		b, err := os.ReadFile("/proc/net/unix") // no /proc: no way to know
+		f.lack.note(err)
 		for _, name := range socketNames(b) {
 			list = append(list, namedSocket{name: name})
 		}
@@ -79,10 +113,12 @@ func FindSockets(all bool) (near []string, more func() []string) {
 		}
 	}
 	lost = slices.DeleteFunc(lost, func(s namedSocket) bool { return s.ino != 0 && f.placed[s.ino] })
-	return f.result(), func() []string {
+	near = f.result()
+	return near, func() ([]string, error) {
 		f.processes(lost)
-		return f.result()
-	}
+		found := f.result()
+		return found, f.failed()
+	}, f.failed()
 }
 
 // result returns what was found since the last call, at all paths at which mounts show it.
@@ -90,7 +126,8 @@ func (f *socketFinder) result() []string {
 	found := f.found
 	f.found = nil
 	if len(found) > 0 {
-		ours, _ := mounts.ReadMountinfo()
+		ours, err := mounts.ReadMountinfo()
+		f.lack.note(err)
 		var st, same unix.Stat_t
 		for _, path := range found {
 			if unix.Lstat(path, &st) != nil {
@@ -116,7 +153,9 @@ func (f *socketFinder) dir(name string) string {
 	if ok {
 		return real
 	}
-	if fd, err := unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
+	fd, err := unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	f.lack.note(err)
+	if err == nil {
 		real, err = os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 		unix.Close(fd)
 		switch {
@@ -164,6 +203,7 @@ func (f *socketFinder) search(dir string, all bool) {
 	}
 	f.searched[dir] = all
 	d, err := openDir(dir)
+	f.lack.note(err)
 	if err != nil {
 		return
 	}
@@ -171,6 +211,7 @@ func (f *socketFinder) search(dir string, all bool) {
 	var st unix.Stat_t
 	for {
 		entries, err := d.ReadDir(1024)
+		f.lack.note(err)
 		for _, e := range entries {
 			name := filepath.Join(dir, e.Name())
 			if e.Type() != os.ModeSocket || unix.Lstat(name, &st) != nil {

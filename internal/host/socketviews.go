@@ -33,6 +33,7 @@ type views struct {
 	ours   []mounts.Info            // nil: not read yet
 	theirs map[string][]mounts.Info // by the mount namespace
 	looked int                      // how many directories of processes were opened
+	lack   *shortage
 }
 
 // fewNames is how many names are looked up one by one; for more, the directory is listed.
@@ -72,6 +73,7 @@ func (s shown) paths(base string) (list []string) {
 func (v *views) where(pid, name string) (s shown) {
 	v.looked++
 	fd, err := unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	v.lack.note(err)
 	if err != nil {
 		return s
 	}
@@ -105,7 +107,9 @@ func (v *views) where(pid, name string) (s shown) {
 // mountsOf are the mounts that a process sees. Those of this process are read, too.
 func (v *views) mountsOf(pid string) []mounts.Info {
 	if v.ours == nil {
-		v.ours, _ = mounts.ReadMountinfo()
+		var err error
+		v.ours, err = mounts.ReadMountinfo()
+		v.lack.note(err)
 	}
 	key, err := os.Readlink("/proc/" + pid + "/ns/mnt")
 	if err != nil {
@@ -113,7 +117,9 @@ func (v *views) mountsOf(pid string) []mounts.Info {
 	}
 	theirs, ok := v.theirs[key]
 	if !ok {
-		if b, err := os.ReadFile("/proc/" + pid + "/mountinfo"); err == nil {
+		b, err := os.ReadFile("/proc/" + pid + "/mountinfo")
+		v.lack.note(err)
+		if err == nil {
 			theirs, _ = mounts.ParseMountinfo(b)
 		}
 		v.theirs[key] = theirs
@@ -189,12 +195,14 @@ func (l *lostSockets) none() bool { return len(l.absolute) == 0 && l.relative.no
 // processes walks all processes, to find lost sockets and other network namespaces, whose sockets have files, too.
 func (f *socketFinder) processes(list []namedSocket) {
 	n, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	f.lack.note(err)
 	if err != nil {
 		return
 	}
 	proc := sys.FD(n)
 	defer proc.Close()
-	pids, _ := sys.Names(n, make([]byte, 8<<10))
+	pids, err := sys.Names(n, make([]byte, 8<<10))
+	f.lack.note(err)
 	pids = slices.DeleteFunc(pids, func(pid string) bool { return pid[0] < '0' || pid[0] > '9' })
 	f.networks(n, pids)
 	if lost := f.lose(list); lost.none() {
@@ -223,6 +231,9 @@ func (f *socketFinder) lost(proc int, pids []string, list []namedSocket) {
 		}
 	}
 	for _, pid := range pids {
+		if f.stopped.Load() {
+			return
+		}
 		f.lookIn(pid, pid, &lost, byName)
 	}
 	again := f.lose(list)
@@ -230,8 +241,11 @@ func (f *socketFinder) lost(proc int, pids []string, list []namedSocket) {
 		return
 	}
 	for _, pid := range pids {
+		if f.stopped.Load() {
+			return
+		}
 		f.follow(pid, pid, &again.relative, f.searchIn)
-		for _, at := range ownViews(proc, pid) {
+		for _, at := range f.ownViews(proc, pid) {
 			f.lookIn(pid, at, &lost, byName)
 		}
 	}
@@ -285,6 +299,7 @@ func (f *socketFinder) follow(pid, at string, names *branch, look func(at string
 func (f *socketFinder) descend(pid, at, mnt string, names *branch, walked map[step]bool, look func(at string, in shown, list []namedSocket)) {
 	f.views.looked++
 	fd, err := unix.Open(at, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	f.lack.note(err)
 	if err != nil {
 		return
 	}
@@ -306,6 +321,7 @@ func (f *socketFinder) descend(pid, at, mnt string, names *branch, walked map[st
 		return
 	}
 	d, err := openDir(at)
+	f.lack.note(err)
 	if err != nil {
 		return
 	}
@@ -403,6 +419,7 @@ func (f *socketFinder) networks(proc int, pids []string) {
 		names, ok := nets[number]
 		if !ok {
 			b, err := sys.ReadFile("/proc/"+list, make([]byte, 4<<10))
+			f.lack.note(err)
 			if err != nil {
 				return true
 			}
@@ -415,11 +432,19 @@ func (f *socketFinder) networks(proc int, pids []string) {
 	}
 	if settle != nil {
 		trusted = kernelThreads()
-		defer func() { settle(trusted, mine) }()
+		defer func() {
+			if settle != nil {
+				settle(trusted, mine)
+			}
+		}()
 	}
 	for _, pid := range pids {
+		if f.stopped.Load() {
+			settle = nil // not all were looked at
+			return
+		}
 		if !trusted.has(pid) && !look(pid, pid) && hasThreads(proc, pid) { // its first thread has ended
-			for _, at := range tasks(pid) {
+			for _, at := range f.tasks(pid) {
 				look(pid, at)
 			}
 		}
@@ -466,13 +491,13 @@ func readlinkat(dir int, name string, buf []byte) int {
 
 // ownViews are the threads of a process that may have their own working directory or root, as paths below /proc: those
 // that do not share them with the first thread, which may have ended.
-func ownViews(proc int, pid string) []string {
+func (f *socketFinder) ownViews(proc int, pid string) []string {
 	const kcmpFS = 3 // KCMP_FS in the kernel's include/uapi/linux/kcmp.h
 	if !hasThreads(proc, pid) {
 		return nil
 	}
 	first, _ := strconv.Atoi(pid)
-	return slices.DeleteFunc(tasks(pid), func(at string) bool {
+	return slices.DeleteFunc(f.tasks(pid), func(at string) bool {
 		tid, _ := strconv.Atoi(filepath.Base(at))
 		differs, _, errno := unix.RawSyscall6(unix.SYS_KCMP, uintptr(first), uintptr(tid), kcmpFS, 0, 0, 0)
 		return errno == 0 && differs == 0
@@ -487,8 +512,9 @@ func hasThreads(proc int, pid string) bool {
 }
 
 // tasks are the threads of a process except the first, as paths below /proc.
-func tasks(pid string) (list []string) {
+func (f *socketFinder) tasks(pid string) (list []string) {
 	n, err := unix.Open("/proc/"+pid+"/task", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	f.lack.note(err)
 	if err != nil {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -134,7 +135,7 @@ func TestCrowd(t *testing.T) {
 		for _, net := range []uintptr{0, unix.CLONE_NEWNET} {
 			dir := testenv.Dir(t)
 			pids := startCrowd(t, dir, kind, net)
-			f := newSocketFinder(true)
+			f := newSocketFinder(true, new(atomic.Bool))
 			if net != 0 {
 				f.networks(proc, pids)
 			} else {
