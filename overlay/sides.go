@@ -59,7 +59,10 @@ func (s *Session) upperTree(i int) (tree.Tree, error) {
 }
 
 // openSides are the two trees of a root, opened on first use. The zero value has none open.
-type openSides struct{ up, low tree.Tree }
+type openSides struct {
+	up, low tree.Tree
+	lent    bool // somebody else closes them
+}
 
 // open opens them, and reports whether it had to.
 func (o *openSides) open(s *Session, root int) (opened bool, err error) {
@@ -71,7 +74,7 @@ func (o *openSides) open(s *Session, root int) (opened bool, err error) {
 }
 
 func (o *openSides) close() {
-	if o.up != nil {
+	if o.up != nil && !o.lent {
 		o.up.Close()
 		o.low.Close()
 	}

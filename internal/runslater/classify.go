@@ -30,7 +30,9 @@ type Classifier struct {
 	made    map[string]string  // results of becomesAt
 	listed  map[string][]string
 	last    string   // the directory of the last change
-	elems   []string // its elements, folded
+	written []string // its elements
+	elems   []string // the same, folded
+	dull    int      // how many of the first elements are not interesting
 	plain   bool     // none of the elements is interesting
 	repos   []string // work trees that lead has not handled yet
 	home    string   // see homeDir
@@ -145,17 +147,23 @@ func (c *Classifier) Reason(ch Change) string {
 	return c.nameReason(ch, elems)
 }
 
-// enter sets the directory of the next change. Many changes share one.
+// enter sets the directory of the next change. Many changes share one, or the directories above.
 func (c *Classifier) enter(dir string) {
 	if dir == c.last && c.elems != nil {
 		return
 	}
-	c.last, c.plain = dir, true
-	c.elems = strings.Split(strings.TrimPrefix(dir, "/"), "/")
-	for i, e := range c.elems {
-		c.elems[i] = fold(e)
-		c.plain = c.plain && !c.interesting(c.elems[i])
+	n, shared := 0, true
+	for e := range strings.SplitSeq(strings.TrimPrefix(dir, "/"), "/") {
+		if shared = shared && n < len(c.written) && c.written[n] == e; !shared {
+			c.written, c.elems = append(c.written[:n], e), append(c.elems[:n], fold(e))
+			if c.dull = min(c.dull, n); c.dull == n && !c.interesting(c.elems[n]) {
+				c.dull++
+			}
+		}
+		n++
 	}
+	c.last, c.written, c.elems, c.dull = dir, c.written[:n], c.elems[:n], min(c.dull, n)
+	c.plain = c.dull == n
 }
 
 // interesting reports whether anything is known about a name.

@@ -422,3 +422,24 @@ func TestLongPaths(t *testing.T) {
 		delete(old, "/p/.git/commondir")
 	}
 }
+
+// What is known about the directory of a change does not depend on the directories of earlier changes.
+func TestEnter(t *testing.T) {
+	c := new(Classifier)
+	for _, dir := range []string{
+		"", "/p", "/p/a", "/p/a/b", "/p/b", "/p/Hooks", "/p/Hooks/a", "/p/hooks/a", "/p/a", "/p/.git/a/b", "/p/.git/a", "/p/.git", "/p", "/q/.git", "/q/.gitx/b/c", "/q/a/.git", "/q/a/b", "/q/a/bc", "/q", "",
+	} {
+		fresh := new(Classifier)
+		fresh.enter(dir)
+		if c.enter(dir); !slices.Equal(c.elems, fresh.elems) || c.plain != fresh.plain {
+			t.Errorf("%q: %q, %v; alone it is %q, %v", dir, c.elems, c.plain, fresh.elems, fresh.plain)
+		}
+		plain := true
+		for e := range strings.SplitSeq(strings.TrimPrefix(dir, "/"), "/") {
+			plain = plain && !c.interesting(fold(e))
+		}
+		if plain != fresh.plain {
+			t.Errorf("%q: %v", dir, fresh.plain)
+		}
+	}
+}

@@ -71,7 +71,7 @@ type Walk struct {
 
 	mu    sync.Mutex
 	spare [][]sight // buffers that are not in use
-	repos []string  // directories that have a .git in the project, for TakeRepos
+	repos []string  // directories that have a .git in the project, for TakeRepos; none at the top of the root
 }
 
 // An Ownership is who may do what with an object.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -137,7 +138,14 @@ func OpenAbs(name string, flags int) (*Handle, error) {
 }
 
 // Names lists the directory h, unsorted, without "." and "..".
-func (h *Handle) Names() ([]string, error) { return sys.Names(int(h.FD), make([]byte, 16<<10)) }
+func (h *Handle) Names() ([]string, error) {
+	buf := listings.Get().(*[16 << 10]byte)
+	defer listings.Put(buf)
+	return sys.Names(int(h.FD), buf[:])
+}
+
+// listings are buffers for Names: most are small, and a walk needs one for each directory.
+var listings = sync.Pool{New: func() any { return new([16 << 10]byte) }}
 
 // Chmod changes the mode of what h is open on, which may be an O_PATH descriptor.
 func (h *Handle) Chmod(mode uint32) error { return sys.Chmod(int(h.FD), mode) }
@@ -235,6 +243,11 @@ func (h *Handle) Lstat(name string) (Stat, error) {
 	if err != nil {
 		return Stat{}, err
 	}
+	return h.lstat(p)
+}
+
+// lstat wraps fstatat(2) for a path that ends in a zero byte.
+func (h *Handle) lstat(p *byte) (Stat, error) {
 	for {
 		var st unix.Stat_t
 		_, _, e := syscall.Syscall6(unix.SYS_NEWFSTATAT, uintptr(h.FD), uintptr(unsafe.Pointer(p)),

@@ -36,7 +36,7 @@ func (w *Walk) giveBack(sights []sight) {
 	w.spare = append(w.spare, sights[:0])
 }
 
-// TakeRepos returns the repositories that were found since the last call.
+// TakeRepos returns the repositories that were found since the last call, without those that a survey finds.
 func (w *Walk) TakeRepos() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,10 +135,12 @@ func (w *Walk) enter(f, sub *frame, name string, n *Diff) (err error) {
 		}
 		return err
 	}
-	if _, ok, err := sub.low.Lstat(".git"); ok && err == nil {
-		w.mu.Lock()
-		w.repos = append(w.repos, filepath.Join(w.Root, sub.path))
-		w.mu.Unlock()
+	if f.depth > 0 { // a survey finds those above
+		if _, ok, err := sub.low.Lstat(".git"); ok && err == nil {
+			w.mu.Lock()
+			w.repos = append(w.repos, filepath.Join(w.Root, sub.path))
+			w.mu.Unlock()
+		}
 	}
 	n.Parts = accessParts(n.Up, n.Low)
 	same, err := sameXattrs(sub.up, sub.low)

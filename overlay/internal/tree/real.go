@@ -43,17 +43,13 @@ func (t *Real) At(path string) (Dir, error) {
 	if d.h, err = t.Open(path); err == nil {
 		d.st, err = d.h.Stat()
 	}
-	if t.Unlock && !IsRoot() && (err == unix.EACCES || err == nil && d.st.Owned() && d.st.Perm()&0o500 != 0o500) {
-		d.h.Close()
+	if t.Unlock && (err == unix.EACCES && !IsRoot() || err == nil && d.st.closed()) {
+		d.Close() // perhaps it can be listed, but the names in it cannot be looked up
 		return t.unlockTo(path)
 	}
 	if err != nil {
 		d.Close()
 		return nil, err
-	}
-	if t.Unlock && d.st.closed() {
-		d.Close() // it can be listed, but the names in it cannot be looked up
-		return t.unlockTo(path)
 	}
 	return d, nil
 }

@@ -53,11 +53,11 @@ var ErrLayer = errors.New("it carries an overlay mark that no session makes; set
 
 // XattrNames lists all attributes of h; a file system without any is not an error.
 func (h *Handle) XattrNames() ([]string, error) {
-	var buf []byte
-	for size := 1 << 10; ; size *= 8 {
-		buf = make([]byte, size)
-		n, err := unix.Flistxattr(int(h.FD), buf)
-		if err == unix.ERANGE && size < 1<<20 {
+	var small [256]byte
+	for buf := small[:]; ; {
+		n, err := h.flistxattr(buf)
+		if err == unix.ERANGE && len(buf) < 1<<20 {
+			buf = make([]byte, max(1<<10, len(buf)*8))
 			continue
 		}
 		if err == unix.EOPNOTSUPP || err == unix.ENOSYS || err == unix.EBADF {
@@ -68,6 +68,15 @@ func (h *Handle) XattrNames() ([]string, error) {
 		}
 		return splitNames(buf[:n]), nil
 	}
+}
+
+// flistxattr wraps flistxattr(2), for a buffer that stays on the stack.
+func (h *Handle) flistxattr(buf []byte) (int, error) {
+	n, _, errno := syscall.Syscall(unix.SYS_FLISTXATTR, uintptr(h.FD), uintptr(unsafe.Pointer(&buf[0])), uintptr(len(buf)))
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
 }
 
 // splitNames splits what listxattr(2) returns.
