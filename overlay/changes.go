@@ -17,6 +17,7 @@ type walkOptions struct {
 	retimed *atomic.Int64
 	// again says that nothing depends on the walk: see survey.
 	again bool
+	runs  *runsFinder // borrowed; nil: the walk makes one
 }
 
 // Changes yields what differs between the session and the project now: root after root, within a root in path order,
@@ -48,8 +49,11 @@ func (s *Session) Retimed() int { return int(s.retimed.Load()) }
 
 func (s *Session) nodes(o walkOptions) iter.Seq2[node, error] {
 	return func(yield func(node, error) bool) {
-		runs := newRunsFinder(s, o.again)
-		defer runs.close()
+		runs := o.runs
+		if runs == nil {
+			runs = newRunsFinder(s, o.again)
+			defer runs.close()
+		}
 		for i := range s.roots {
 			w := tree.Walk{Root: s.roots[i].Path, Times: o.times, Retimed: o.retimed}
 			w.Yield = func(d tree.Diff, err error) bool {
@@ -72,7 +76,9 @@ func (s *Session) nodes(o walkOptions) iter.Seq2[node, error] {
 				}
 				continue
 			}
+			runs.lend(i, w.Up, w.Low)
 			ok := w.Run()
+			runs.giveBack(i)
 			w.Up.Close()
 			w.Low.Close()
 			if !ok {

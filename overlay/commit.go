@@ -55,6 +55,15 @@ func (s *Session) CommitWith(ctx context.Context, o CommitOptions) (err error) {
 }
 
 func (s *Session) commit(ctx context.Context, o CommitOptions) error {
+	err := s.commitOnce(ctx, o)
+	if err == errLate {
+		s.patient = true
+		err = s.commitOnce(ctx, o)
+	}
+	return err
+}
+
+func (s *Session) commitOnce(ctx context.Context, o CommitOptions) error {
 	c := newCommit(s, o)
 	defer c.close()
 	err := c.find(ctx)
@@ -107,8 +116,11 @@ func (c *commit) find(ctx context.Context) error {
 	for i := range c.twins {
 		c.twins[i] = map[tree.Inode]tree.Twin{}
 	}
+	c.runs = newRunsFinder(s, false)
+	c.runs.ahead = !s.patient
 	var all []node
-	for n, err := range s.nodes(walkOptions{twins: c.twins, times: true}) {
+	wait := false
+	for n, err := range s.nodes(walkOptions{twins: c.twins, times: true, runs: c.runs}) {
 		if n.Deep != nil {
 			err = nil // which matters if it is chosen
 		}
@@ -125,6 +137,12 @@ func (c *commit) find(ctx context.Context) error {
 		}
 		all = append(all, n)
 		c.deletes = c.deletes || n.Kind == Deleted
+		wait = wait || n.BelowErr != nil // which does not matter if n is held back
+	}
+	if wait || len(all) > searchMost || c.runs.searched() {
+		if _, err := c.runs.settle(all); err != nil {
+			return err
+		}
 	}
 	chosen, held, err := s.choose(all, c.o)
 	if err != nil {
@@ -148,17 +166,15 @@ func (c *commit) find(ctx context.Context) error {
 
 // run carries out the whole commit.
 func (c *commit) run(ctx context.Context) (err error) {
-	if err := c.checkSpecials(); err != nil {
-		return err
-	}
-	if err := c.resolveConflicts(ctx); err != nil {
-		return err
-	}
-	if err := c.checkIndexes(); err != nil {
-		return err
+	err = tree.InTurn(c.checkSpecials, func() error { return c.resolveConflicts(ctx) }, c.checkIndexes)
+	if err != nil {
+		return cmp.Or(c.late(), err) // it may be about a change that is to be held back
 	}
 	if err := c.begin(ctx); err != nil {
 		return err
+	}
+	if err := c.late(); err != nil {
+		return c.failed(err)
 	}
 	err = c.tx.Forward(true)
 	if err == nil {

@@ -37,6 +37,7 @@ type commit struct {
 	asked   []bool                // by choice: it means something
 	left    map[string]bool       // objects of git that were not chosen, see gitObject
 
+	runs  *runsFinder // nil before find
 	tx    *tx.Tx
 	write *tx.Writer
 }
@@ -50,6 +51,9 @@ func newCommit(s *Session, o CommitOptions) *commit {
 }
 
 func (c *commit) close() {
+	if c.runs != nil {
+		c.runs.close()
+	}
 	if c.write != nil {
 		c.write.Close()
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -20,10 +21,13 @@ import (
 type runsFinder struct {
 	s     *Session
 	again bool // surveys of this session's other listings are good enough
+	ahead bool // surveys are made beside other work, see search
 	c     runslater.Classifier
 	sides []openSides
 
 	protected []pathrule.Pattern
+
+	searches map[string]*search // by root
 
 	// blind is why a file that others lead to may have been missed: a directory in which it could be cannot be
 	// listed. Then any change may run later.
@@ -49,11 +53,16 @@ func newRunsFinder(s *Session, again bool) *runsFinder {
 }
 
 func (f *runsFinder) close() {
-	for _, v := range [...]runslater.View{f.c.Old, f.c.New} {
-		v.(*runsView).leave()
-	}
+	f.awaitSearches()
+	f.leave()
 	for i := range f.sides {
 		f.sides[i].close()
+	}
+}
+
+func (f *runsFinder) leave() {
+	for _, v := range [...]runslater.View{f.c.Old, f.c.New} {
+		v.(*runsView).leave()
 	}
 }
 
@@ -62,6 +71,7 @@ func (f *runsFinder) mark(n *node, repos []string) {
 	for _, dir := range repos {
 		f.c.Repository(dir)
 	}
+	n.Runs = ""
 	if n.Kind != 0 && !n.TimeOnly && f.protects(n) {
 		n.Runs = Protected
 		return
@@ -81,6 +91,30 @@ func (f *runsFinder) mark(n *node, repos []string) {
 	if n.Runs == "" && f.blind != nil {
 		n.Runs = "unknown, since a directory cannot be listed: " + f.blind.Error()
 	}
+}
+
+// lend lets f use the trees of a root, until it gives them back.
+func (f *runsFinder) lend(root int, up, low tree.Tree) {
+	if f.sides[root].up == nil {
+		f.sides[root] = openSides{up: locked(up), low: low, lent: true}
+	}
+}
+
+func (f *runsFinder) giveBack(root int) {
+	if f.sides[root].lent {
+		f.leave()
+		f.sides[root] = openSides{}
+	}
+}
+
+// locked returns a tree that makes nothing accessible, because a walk would see other modes.
+func locked(t tree.Tree) tree.Tree {
+	if real, ok := t.(*tree.Real); ok {
+		t := *real
+		t.Unlock = false
+		return &t
+	}
+	return t
 }
 
 // A runsView is one state of all roots.
@@ -106,8 +140,8 @@ func (v *runsView) tree(i int) (tree.Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t, ok := side.up.(*tree.Real); ok && opened {
-		t.Unlock = false // the walk would see other modes
+	if opened {
+		side.up = locked(side.up)
 	}
 	if v.now {
 		return &tree.Merged{Layers: []tree.Tree{side.up, side.low}}, nil
@@ -231,8 +265,15 @@ func (v *runsView) Survey(p, name string, want func(string) bool) (names, holdin
 	return sv.Names, holding
 }
 
-// survey returns the survey of a directory. Nil, without an error: it is not there.
+// survey returns the survey of a directory. Nil, without an error: it is not there, or being searched.
 func (v *runsView) survey(p, name string, want func(string) bool) (*tree.Survey, error) {
+	if s := v.f.searches[p]; s != nil {
+		<-s.done
+		if s.err == nil {
+			v.f.learn(p, s.sv)
+		}
+		return s.sv, s.err
+	}
 	d, err := v.open(p)
 	if d == nil || err != nil {
 		return nil, err
@@ -240,7 +281,12 @@ func (v *runsView) survey(p, name string, want func(string) bool) (*tree.Survey,
 	if sv := v.f.known(d, p); sv != nil {
 		return sv, nil
 	}
-	sv, err := tree.SurveyOf(d, name, want)
+	if v.f.ahead {
+		v.f.search(p, d, name, want)
+		v.dir, v.dirAt = nil, ""
+		return nil, nil
+	}
+	sv, err := tree.SurveyOf(d, name, want, runtime.GOMAXPROCS(0))
 	if err == nil {
 		v.f.learn(p, sv)
 	}

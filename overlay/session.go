@@ -35,6 +35,8 @@ type Session struct {
 
 	stiff bool // for tests: directories are never renamed
 
+	patient bool // a commit began anew because of errLate, so the next ones wait; under work
+
 	retimed atomic.Int64            // see Retimed
 	surveys map[string]*tree.Survey // by root; under mu
 

@@ -25,15 +25,8 @@ func (c *Classifier) lead() {
 		c.linked = true
 		c.watched = map[string]watched{}
 		for _, root := range c.Roots {
-			names, nested := c.Old.Survey(root, ".git", isKnown)
-			c.leadLinks(root, names)
 			c.leadGit(root)
-			// A repository one level below may lead to a path beside it.
-			for _, name := range nested {
-				if name != ".git" {
-					c.leadGit(path.Join(root, name))
-				}
-			}
+			c.survey(root)
 		}
 	}
 	for len(c.repos) > 0 {
@@ -42,6 +35,29 @@ func (c *Classifier) lead() {
 		c.repos = c.repos[1:]
 		c.leadGit(dir)
 	}
+}
+
+// survey looks for what the names at the top of a root lead to.
+func (c *Classifier) survey(root string) {
+	names, nested := c.Old.Survey(root, ".git", isKnown)
+	c.leadLinks(root, names)
+	// A repository one level below may lead to a path beside it.
+	for _, name := range nested {
+		if name != ".git" {
+			c.leadGit(path.Join(root, name))
+		}
+	}
+}
+
+// Again surveys the roots again, because Old.Survey did not have everything before. It reports whether that led to more
+// paths: then changes that were classified before may have another reason.
+func (c *Classifier) Again() (more bool) {
+	before := len(c.watched)
+	for _, root := range c.Roots {
+		c.survey(root)
+	}
+	c.plainRoot = "" // Plain must look again
+	return len(c.watched) > before
 }
 
 // led returns the reason for a change at, in or above a watched path.

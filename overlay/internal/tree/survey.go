@@ -3,9 +3,8 @@
 package tree
 
 import (
-	"bytes"
 	"encoding/binary"
-	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,7 +24,9 @@ type Survey struct {
 // SurveyAge is how long before a survey the root must have changed last, so that a later change gets another time.
 var SurveyAge = 2 * time.Second // a variable for tests
 
-func SurveyOf(d Dir, name string, want func(string) bool) (*Survey, error) {
+// SurveyOf surveys a directory: it looks for names in it, and for a name in the directories in it. It uses up to so many
+// goroutines.
+func SurveyOf(d Dir, name string, want func(string) bool, workers int) (*Survey, error) {
 	real, ok := d.(*realDir)
 	if !ok {
 		list, err := d.Names()
@@ -50,7 +51,7 @@ func SurveyOf(d Dir, name string, want func(string) bool) (*Survey, error) {
 			dirs = append(dirs, name)
 		}
 	})
-	sv.Maybe = real.h.holding(dirs, name)
+	sv.Maybe = real.h.holding(dirs, name, workers)
 	sv.Keep = time.Since(time.Unix(0, sv.at.Ctime)) >= SurveyAge
 	return sv, err
 }
@@ -66,7 +67,7 @@ func (sv *Survey) Still(d Dir) bool {
 }
 
 // eachEntry calls yield for each entry of the directory h, with its type (unix.DT_DIR and the like). Some file systems
-// always say DT_UNKNOWN.
+// always say DT_UNKNOWN. Many names share their memory.
 func (h *Handle) eachEntry(yield func(name string, typ byte)) error {
 	if _, err := unix.Seek(int(h.FD), 0, unix.SEEK_SET); err != nil {
 		return err
@@ -81,11 +82,11 @@ func (h *Handle) eachEntry(yield func(name string, typ byte)) error {
 			return nil
 		}
 		// A struct linux_dirent64: inode, offset, length, type, and a name that ends in a zero byte.
-		for left := buf[:n]; len(left) > 19; {
-			size := int(binary.NativeEndian.Uint16(left[16:]))
+		for left := string(buf[:n]); len(left) > 19; {
+			size := int(binary.NativeEndian.Uint16([]byte(left[16:18])))
 			name := left[19:size]
-			if name = name[:bytes.IndexByte(name, 0)]; string(name) != "." && string(name) != ".." {
-				yield(string(name), left[18])
+			if name = name[:strings.IndexByte(name, 0)]; name != "." && name != ".." {
+				yield(name, left[18])
 			}
 			left = left[size:]
 		}
@@ -97,8 +98,8 @@ const FewDirs = 128
 
 // holding returns those of the directories in h that may have a name. It needs one call for each,
 // which follows links, so it finds too many rather than too few.
-func (h *Handle) holding(dirs []string, name string) (list []string) {
-	workers := max(1, min(runtime.GOMAXPROCS(0), len(dirs)/FewDirs))
+func (h *Handle) holding(dirs []string, name string, workers int) (list []string) {
+	workers = max(1, min(workers, len(dirs)/FewDirs))
 	found := make([][]string, workers)
 	part := (len(dirs) + workers - 1) / workers
 	look := func(k int) {
@@ -122,9 +123,8 @@ func (h *Handle) holding(dirs []string, name string) (list []string) {
 
 // lacks reports whether there is certainly nothing at dir/name in h.
 func (h *Handle) lacks(dir, name string) bool {
-	var st unix.Stat_t
-	err := sys.Retry(func() error {
-		return unix.Fstatat(int(h.FD), dir+"/"+name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT)
-	})
+	var buf [512]byte
+	at := append(append(append(buf[:0], dir...), '/'), name...)
+	_, err := h.lstat(&append(at, 0)[0])
 	return err == unix.ENOENT || err == unix.ENOTDIR
 }
