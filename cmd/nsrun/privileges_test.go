@@ -101,9 +101,7 @@ func TestPrivileges(t *testing.T) {
 // TestSetID: su and sudo have no effect in a sandbox, which a user is told.
 func TestSetID(t *testing.T) {
 	testenv.Leaks(t, reap)
-	if os.Geteuid() == 0 {
-		testenv.Skip(t, "user", "root needs no such program")
-	}
+	testenv.NeedUser(t) // root needs no such program
 	bin, dir := refusing(t)
 	for _, command := range []string{"su root -c true", "sudo -n true"} {
 		if program, _, _ := strings.Cut(command, " "); !host.IsPrivileged(program) {
