@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // Shared is what a command shares with our caller, and can change for it.
@@ -17,7 +19,7 @@ type Shared struct {
 	// would fail afterwards; with signals (O_ASYNC), they would be killed; without O_APPEND they would overwrite a
 	// log. -1: none.
 	flags [3]int
-	nice  string // of the session, which is the caller's at a terminal; empty: the kernel gives sessions none
+	nice  string // of the session; empty: the command has its own, for want of a terminal, or the kernel gives none
 }
 
 // autogroup has the priority of this session, see sched(7).
@@ -25,14 +27,21 @@ const autogroup = "/proc/self/autogroup"
 
 // SaveShared returns it as it is now.
 func SaveShared() (s Shared) {
+	terminal := false
 	for fd := range s.flags {
+		if _, err := unix.IoctlGetTermios(fd, unix.TCGETS); err == nil {
+			terminal = true
+		}
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 		if err != nil {
 			flags = -1
 		}
 		s.flags[fd] = flags
 	}
-	if text, err := os.ReadFile(autogroup); err == nil {
+	if !terminal {
+		return s
+	}
+	if text, err := sys.ReadFile(autogroup, make([]byte, 64)); err == nil {
 		_, s.nice, _ = strings.Cut(strings.TrimSpace(string(text)), " nice ")
 	}
 	return s
