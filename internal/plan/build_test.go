@@ -336,6 +336,21 @@ func TestLinkedDir(t *testing.T) {
 	}
 }
 
+// TestSecretTwice: a secret that is found in two ways is absent, like any other: /root/.ssh is a secret of the system, and
+// of root's home directory.
+func TestSecretTwice(t *testing.T) {
+	f := session(me(), "/home/me/src")
+	f.Secrets = []string{"/home/me/.ssh", "/etc/shadow"}
+	once := text(Build(f, Policy{Playground: true}))
+	f.Secrets = append(f.Secrets, "/home/me/.ssh")
+	if twice := text(Build(f, Policy{Playground: true})); twice != once {
+		t.Errorf("%s\nis not\n%s", twice, once)
+	}
+	if strings.Contains(once, "block /home/me/.ssh") || !strings.Contains(once, ".ssh") {
+		t.Errorf("the control: %s", once)
+	}
+}
+
 // TestSameFacts: Build changes nothing that it was given, so that the same facts can be used again.
 func TestSameFacts(t *testing.T) {
 	f := session(me(), "/home")

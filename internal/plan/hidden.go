@@ -11,9 +11,15 @@ import (
 	"github.com/nsrun/nsrun/mounts"
 )
 
-// secrets are the hidden secrets, except those that OwnLayer hides.
+// secrets are the hidden secrets, each once, except those that OwnLayer hides. A second mount at a path would keep the
+// overlay over the home directory from hiding it.
 func (b *building) secrets() []string {
+	seen := make(map[string]bool, len(b.Secrets))
 	return slices.DeleteFunc(slices.Clone(b.Secrets), func(path string) bool {
+		if seen[path] {
+			return true
+		}
+		seen[path] = true
 		return slices.ContainsFunc(b.owned(), func(own Own) bool { return own.Dir == path })
 	})
 }
