@@ -20,8 +20,9 @@ type search struct {
 	err  error
 }
 
-// beforeSearch is called at the beginning of each search. It is a variable for tests.
-var beforeSearch = func() {}
+// beforeSearch is called at the beginning of each search, and beforeWait before a commit waits for its searches. They
+// are variables for tests.
+var beforeSearch, beforeWait = func() {}, func() {}
 
 // searchMost is the number of changes from which a commit waits for its searches before it makes anything: they take
 // little time in comparison, and to begin anew would take much.
@@ -70,6 +71,7 @@ func (f *runsFinder) settle(nodes []node) (changed bool, err error) {
 	if len(f.searches) == 0 {
 		return false, nil
 	}
+	beforeWait()
 	f.ahead = false
 	more := f.c.Again()
 	f.searches = nil

@@ -74,8 +74,7 @@ func TestSearchLate(t *testing.T) {
 
 // If a late survey holds back a file, its conflict is not the commit's.
 func TestSearchConflict(t *testing.T) {
-	defer func() { beforeSearch = func() {} }()
-	beforeSearch = func() { time.Sleep(100 * time.Millisecond) } // longer than it takes to find the conflict
+	defer func() { beforeSearch, beforeWait = func() {}, func() {} }()
 	for _, leads := range []bool{false, true} {
 		before := "mkdir a shared; echo x >shared/pre-commit; "
 		if leads {
@@ -85,7 +84,19 @@ func TestSearchConflict(t *testing.T) {
 		s := create(t, root)
 		sandbox(t, s, `echo session >shared/pre-commit; chmod +x shared/pre-commit; echo x >a/x`)
 		outside(t, root, `echo owner >shared/pre-commit`)
+		waits := make(chan struct{})
+		beforeSearch = func() {
+			select {
+			case <-waits:
+			case <-time.After(time.Minute):
+				t.Error("the commit did not wait for the survey")
+			}
+		}
+		beforeWait = func() { close(waits) }
 		err := s.Commit(t.Context())
+		if s.patient != leads {
+			t.Errorf("leads %v: began anew: %v", leads, s.patient)
+		}
 		_, conflict := errors.AsType[*ConflictError](err)
 		if conflict == leads || !conflict && err != nil {
 			t.Errorf("leads %v: %v", leads, err)
