@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -46,7 +47,7 @@ func (o *Observer) socket(n *notify.Notification) {
 			switch {
 			case kind != unix.SOCK_RAW:
 				a.Needs = 1<<64 - 1 // no privilege helps, see net.ipv4.ping_group_range
-			case o.raises(n.PID):
+			case raises(n.PID):
 				a.Needs = anyone
 			}
 		} else if kind != unix.SOCK_RAW {
@@ -60,13 +61,18 @@ func (o *Observer) socket(n *notify.Notification) {
 
 // raises reports whether the program of a process has privileges of its own outside a sandbox: a set-user-id bit, or
 // capabilities.
-func (o *Observer) raises(thread uint32) bool {
-	exe := notify.Proc(thread, "exe")
+func raises(thread uint32) bool {
+	n, err := unix.Open(notify.Proc(thread, "exe"), unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	exe := sys.FD(n)
+	defer exe.Close()
 	var st unix.Stat_t
-	if unix.Stat(exe, &st) == nil && st.Mode&unix.S_ISUID != 0 && st.Uid == 0 {
+	if unix.Fstat(n, &st) == nil && st.Mode&unix.S_ISUID != 0 && st.Uid == 0 {
 		return true
 	}
-	_, err := unix.Getxattr(exe, "security.capability", nil)
+	_, err = unix.Getxattr("/proc/self/fd/"+strconv.Itoa(n), "security.capability", nil)
 	return err == nil
 }
 
