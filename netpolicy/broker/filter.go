@@ -65,13 +65,14 @@ func allowAll() nsexec.Filter {
 // socket adds which sockets are allowed: unix and netlink sockets, and for IP, UDP and ICMP echo
 // sockets, and TCP sockets, which the broker makes. With observed it reports ICMP, raw and netlink sockets.
 func (c *coder) socket(observed bool) {
-	icmp, raw := c.Allow, func() { c.Refuse(unix.EPERM) }
+	// local sockets reach nothing outside the sandbox.
+	local, raw := c.Allow, func() { c.Refuse(unix.EPERM) }
 	if observed {
-		icmp, raw = c.Notify, c.Notify
+		local, raw = c.Notify, c.Notify
 	}
 	c.Lower(0)
 	c.When(seccomp.Equal, unix.AF_UNIX, c.Allow)
-	c.When(seccomp.Equal, unix.AF_NETLINK, icmp)
+	c.When(seccomp.Equal, unix.AF_NETLINK, local)
 	c.When(seccomp.Equal, unix.AF_PACKET, func() { c.Refuse(unix.EPERM) })
 	c.Add(seccomp.Equal, 2, 0, unix.AF_INET)
 	c.Add(seccomp.Equal, 1, 0, unix.AF_INET6)
@@ -88,8 +89,8 @@ func (c *coder) socket(observed bool) {
 	c.When(seccomp.Equal, unix.SOCK_STREAM, func() { protocols(c.Notify, 0, unix.IPPROTO_TCP) })
 	c.When(seccomp.Equal, unix.SOCK_DGRAM, func() {
 		c.Lower(2)
-		c.When(seccomp.Equal, unix.IPPROTO_ICMP, icmp)
-		c.When(seccomp.Equal, unix.IPPROTO_ICMPV6, icmp)
+		c.When(seccomp.Equal, unix.IPPROTO_ICMP, local)
+		c.When(seccomp.Equal, unix.IPPROTO_ICMPV6, local)
 		protocols(c.Allow, 0, unix.IPPROTO_UDP)
 	})
 	c.When(seccomp.Equal, unix.SOCK_RAW, raw)
