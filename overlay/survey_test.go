@@ -65,8 +65,8 @@ func lstatOf(t *testing.T, p string) tree.Stat {
 // of the root, whatever else these are, and whenever its owner made it.
 func TestSurvey(t *testing.T) {
 	testenv.Leaks(t)
-	defer func(d time.Duration) { tree.SurveyAge = d }(tree.SurveyAge)
-	tree.SurveyAge = 0 // what must be older is waited for
+	defer func(age func(int64) time.Duration) { tree.SurveyAge = age }(tree.SurveyAge)
+	tree.SurveyAge = func(int64) time.Duration { return 0 } // what must be older is waited for
 	const most = 3 * tree.FewDirs
 	many := fmt.Sprintf(`seq -f d%%.0f 0 %d | xargs mkdir; mkdir shared; touch file; ln -s d1 link; mkdir -m 0 shut; `, most)
 	last := fmt.Sprintf("d%d", most)
@@ -116,8 +116,8 @@ func TestSurvey(t *testing.T) {
 // A survey of a root that has changed just now is not kept: the next change could have the same time.
 func TestSurveyTooYoung(t *testing.T) {
 	testenv.Once(t)
-	defer func(d time.Duration) { tree.SurveyAge = d }(tree.SurveyAge)
-	tree.SurveyAge = 1 << 62
+	defer func(age func(int64) time.Duration) { tree.SurveyAge = age }(tree.SurveyAge)
+	tree.SurveyAge = func(int64) time.Duration { return 1 << 62 }
 	s := create(t, project(t, `mkdir a`))
 	sandbox(t, s, `echo x >a/x`)
 	marked(t, s)

@@ -21,8 +21,15 @@ type Survey struct {
 	Keep  bool     // a later listing can use it, see Still
 }
 
-// SurveyAge is how long before a survey the root must have changed last, so that a later change gets another time.
-var SurveyAge = 2 * time.Second // a variable for tests
+// SurveyAge returns how long before a survey the root must have changed last, at ctime, so that a later change gets
+// another time: some file systems count in steps of two seconds. Those that count fractions of a second take the time of
+// the last tick of the clock, at most 10 ms ago. It is a variable for tests.
+var SurveyAge = func(ctime int64) time.Duration {
+	if ctime%int64(time.Second) == 0 {
+		return 2 * time.Second
+	}
+	return 100 * time.Millisecond
+}
 
 // SurveyOf surveys a directory: it looks for names in it, and for a name in the directories in it. It uses up to so many
 // goroutines.
@@ -52,7 +59,7 @@ func SurveyOf(d Dir, name string, want func(string) bool, workers int) (*Survey,
 		}
 	})
 	sv.Maybe = real.h.holding(dirs, name, workers)
-	sv.Keep = time.Since(time.Unix(0, sv.at.Ctime)) >= SurveyAge
+	sv.Keep = time.Since(time.Unix(0, sv.at.Ctime)) >= SurveyAge(sv.at.Ctime)
 	return sv, err
 }
 
