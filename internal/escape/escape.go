@@ -49,23 +49,33 @@ func blank(r rune) bool {
 	return 0x180b <= r && r <= 0x180f || 0xe0100 <= r && r <= 0xe01ef
 }
 
-// Quote makes a name safe to print: as it is, or in quotes.
+// Quote makes a name safe to print: as it is, or in quotes. In quotes are also names that would look like another one, or
+// like the two names of a rename.
 func Quote(s string) string {
-	if s != "" && strings.IndexFunc(s, unprintable) < 0 && s[0] != '"' {
+	if plain(s) && strings.IndexFunc(s, selector) < 0 && strings.TrimSpace(s) == s && !strings.Contains(s, " -> ") {
 		return s
 	}
 	return quote(s)
 }
 
+func plain(s string) bool {
+	return s != "" && strings.IndexFunc(s, unprintable) < 0 && s[0] != '"'
+}
+
+// selector reports whether r chooses a form of the character before it. In texts it belongs to many pictures; alone it
+// looks like nothing.
+func selector(r rune) bool { return 0xfe00 <= r && r <= 0xfe0f }
+
 // quote is strconv.Quote, without what looks like nothing.
 func quote(s string) string {
 	s = strconv.Quote(s)
-	if strings.IndexFunc(s, blank) < 0 {
+	nothing := func(r rune) bool { return blank(r) || selector(r) }
+	if strings.IndexFunc(s, nothing) < 0 {
 		return s
 	}
 	var b strings.Builder
 	for _, r := range s {
-		if blank(r) {
+		if nothing(r) {
 			c := strconv.QuoteToASCII(string(r))
 			b.WriteString(c[1 : len(c)-1])
 		} else {
@@ -80,7 +90,7 @@ func Command(args []string) string {
 	words := make([]string, len(args))
 	for i, a := range args {
 		switch {
-		case a == "" || strings.ContainsAny(a, " \t\"'`$&|;<>()*?[]#~!{}\\") && Quote(a) == a:
+		case a == "" || strings.ContainsAny(a, " \t\"'`$&|;<>()*?[]#~!{}\\") && plain(a):
 			words[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 		default:
 			words[i] = Quote(a)

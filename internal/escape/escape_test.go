@@ -14,6 +14,11 @@ func TestEscape(t *testing.T) {
 		"\xff":       {`\xff`, `"\xff"`},
 		"\u202e":     {`\u202e`, `"\u202e"`},
 		`"`:          {`"`, `"\""`},
+		"a ":         {"a ", `"a "`},
+		" a":         {" a", `" a"`},
+		"a -> b":     {"a -> b", `"a -> b"`},
+		"a->b c":     {"a->b c", "a->b c"},
+		"a\ufe0f":    {"a\ufe0f", `"a\ufe0f"`},
 		"a\u3164b":   {`a\u3164b`, `"a\u3164b"`},
 		"\u2800\x1b": {`\u2800\x1b`, `"\u2800\x1b"`},
 	} {
@@ -25,6 +30,9 @@ func TestEscape(t *testing.T) {
 		}
 	}
 	if got, want := Command([]string{"sh", "-c", "echo 'a'", "", "x\x1b"}), `sh -c 'echo '\''a'\''' '' "x\x1b"`; got != want {
+		t.Errorf("Command: %s, want %s", got, want)
+	}
+	if got, want := Command([]string{"echo", " $x ", "a -> b"}), `echo ' $x ' 'a -> b'`; got != want {
 		t.Errorf("Command: %s, want %s", got, want)
 	}
 	for path, want := range map[string]string{"": "open: why", "/a b": "open /a b: why", "/a\n\x1b": `open "/a\n\x1b": why`} {
