@@ -51,6 +51,7 @@ type Execution struct {
 
 	work           *host.WorkDir // of a workspace that is the root; nil: none
 	homes          [2]homeUse    // $HOME, and plan.OtherHome
+	playground     string        // where it is; empty: there is none
 	homeNotice     string        // why there is no home layer; empty: there is, or is to be none
 	later          host.Later
 	live           *host.Live // for RunsLater; nil: nobody has asked

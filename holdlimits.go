@@ -7,6 +7,9 @@ import (
 	"errors"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/limiter"
 	"github.com/nsrun/nsrun/internal/limits"
 	"github.com/nsrun/nsrun/internal/sandbox"
@@ -82,25 +85,96 @@ func (x *Execution) settleLimits() {
 	}
 }
 
-// written returns a reader of what is written to the session; nil: there is no session, or no such limit.
+// written returns a reader of what is written to the session, the home layers and the playground; nil: there is no
+// session, or no such limit.
 func (x *Execution) written(l *limits.Limits) limiter.Reader {
 	s := x.session
 	if s == nil || l.Disk == 0 && l.Inodes == 0 {
 		return nil
 	}
+	info := s.Info()
 	var copies overlay.Written // what a copy begins with is not written by the command
-	if s.Info().Engine == overlay.EngineCopy {
+	if info.Engine == overlay.EngineCopy {
 		copies, _ = s.Written(x.ctx)
 	}
-	home, other := x.homes[0].layer, x.homes[1].layer
+	play := newPlayed(x.playground)
 	return func(ctx context.Context) (limiter.Reading, error) {
 		w, err := s.Written(ctx)
-		bytes, files := home.Wrote()
-		otherBytes, otherFiles := other.Wrote()
-		bytes, files = bytes+otherBytes, files+otherFiles
-		return limiter.Reading{
-			Bytes: max(0, w.Bytes-copies.Bytes) + bytes, Files: max(0, w.Files-copies.Files) + files, Partial: w.Partial,
+		r := limiter.Reading{
+			Bytes: max(0, w.Bytes-copies.Bytes), Files: max(0, w.Files-copies.Files), Partial: w.Partial,
 			UsedBytes: w.UsedBytes, UsedFiles: w.UsedFiles,
-		}, err
+		}
+		measured := make(map[uint64]bool) // file systems
+		if info.Engine != overlay.EngineTmpfs {
+			measured[deviceOf(info.Dir)] = true
+		}
+		for i := range x.homes {
+			if layer := x.homes[i].layer; layer != nil {
+				bytes, files, partial := layer.Wrote()
+				r.Bytes, r.Files, r.Partial = r.Bytes+bytes, r.Files+files, r.Partial || partial
+				addUsed(&r, layer.Upper(), measured)
+			}
+		}
+		play.add(&r, measured)
+		return r, err
 	}
+}
+
+func deviceOf(path string) uint64 {
+	var st unix.Stat_t
+	_ = unix.Lstat(path, &st)
+	return st.Dev
+}
+
+// addUsed adds what everybody uses on a file system, unless that was measured already.
+func addUsed(r *limiter.Reading, path string, measured map[uint64]bool) {
+	var st unix.Statfs_t
+	if dev := deviceOf(path); !measured[dev] && unix.Statfs(path, &st) == nil {
+		measured[dev] = true
+		r.UsedBytes, r.UsedFiles = r.UsedBytes+int64(st.Blocks-st.Bfree)*st.Bsize, r.UsedFiles+int64(st.Files-st.Ffree)
+	}
+}
+
+// played measures what a command writes to the playground, where others before it left files.
+type played struct {
+	dir          string // empty: there is no playground
+	bytes, files int64  // what there is
+	were, old    int64  // what there was
+	partial      bool
+	used         limiter.Reading // of the file system, when it was measured
+}
+
+func newPlayed(dir string) *played {
+	p := &played{dir: dir}
+	if dir != "" {
+		addUsed(&p.used, dir, map[uint64]bool{})
+		p.measure()
+		p.were, p.old = p.bytes, p.files
+	}
+	return p
+}
+
+func (p *played) measure() {
+	var err error
+	p.bytes, p.files, err = host.Played(p.dir)
+	p.partial = err != nil
+}
+
+// playedLess is how much the use of the file system changes at least before the playground, which may be large, is
+// measured again.
+const playedLess = 256 << 10
+
+func (p *played) add(r *limiter.Reading, measured map[uint64]bool) {
+	if p.dir == "" {
+		return
+	}
+	var now limiter.Reading
+	addUsed(&now, p.dir, map[uint64]bool{})
+	if grown := now.UsedBytes - p.used.UsedBytes; now.UsedFiles != p.used.UsedFiles || grown <= -playedLess || grown >= playedLess {
+		p.used = now
+		p.measure()
+	}
+	r.Bytes, r.Files = r.Bytes+max(0, p.bytes-p.were), r.Files+max(0, p.files-p.old)
+	r.Partial = r.Partial || p.partial
+	addUsed(r, p.dir, measured)
 }

@@ -196,13 +196,17 @@ func TestDiskLimit(t *testing.T) {
 		{"many files", "disk", "i=0; while :; do head -c 1M /dev/zero >$i; i=$((i+1)); done", 0},
 		{"a file without a name", "disk", "exec 3>x; rm x; " + flood + " >&3", 0},
 		{"a closed directory", "disk", "mkdir d; cd d; chmod 0300 .; " + flood + " >x", 0},
+		{"the playground", "disk", flood + " >~/playground/x", 0},
+		{"a closed directory of the playground", "disk", "mkdir ~/playground/d; cd ~/playground/d; chmod 0300 .; " + flood + " >x", 0},
+		{"inodes in the playground", "inodes", "i=0; while :; do mkdir ~/playground/$i; i=$((i+1)); done", 0},
 		{"in the back", "disk", "(" + flood + " >x &); sleep 1000", 0},
 		{"inodes", "inodes", "i=0; while :; do : >$i; i=$((i+1)); done", 0},
 		{"directories", "inodes", "i=0; while :; do mkdir -p $i/d/d/d/d/d/d/d/d/d; i=$((i+1)); done", overlay.EngineCopy},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			config := nsrun.Config{Project: testenv.Dir(t), StateDir: testenv.Dir(t), Engine: c.engine, After: nsrun.Discard, NoPlayground: true}
+			config := nsrun.Config{Project: testenv.Dir(t), StateDir: testenv.Dir(t), Engine: c.engine, After: nsrun.Discard, Playground: testenv.Dir(t)}
+			testenv.Tree(t, config.Playground, "old: of a command before")
 			needFor(t, config)
 			l := nsrun.Limits{Disk: most, Inodes: files}
 			if c.limit == "disk" {

@@ -281,6 +281,9 @@ func (x *Execution) addFolders(f *plan.Facts) error {
 		f.Playground = host.FindPlayground(host.PlaygroundQuery{
 			Dir: c.Playground, Project: project, HomeAt: f.HomeAt, Table: f.Table, Mirror: x.mirrored, Create: !x.explain,
 		})
+		if x.playground = ""; f.Playground.Err == nil {
+			x.playground = f.Playground.At
+		}
 	}
 	return nil
 }

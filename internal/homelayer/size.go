@@ -36,18 +36,19 @@ func usage(dir sys.FD) (size int64) {
 	return size
 }
 
-// Wrote returns how many bytes and files the command wrote so far, if it has a directory of its own.
-func (l *Layer) Wrote() (bytes, files int64) {
+// Wrote returns how many bytes and files the command wrote so far, if it has a directory of its own. partial says that
+// something was not counted: directories that cannot be listed, or that were moved meanwhile.
+func (l *Layer) Wrote() (bytes, files int64, partial bool) {
 	if l == nil || l.run == "" {
-		return 0, 0
+		return 0, 0, false
 	}
 	upper, err := openAt(l.dir, runsName+"/"+l.run+"/"+upperName, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
-		return 0, 0
+		return 0, 0, true
 	}
 	defer upper.Close()
-	_ = deep.Walk(int(upper), func(st *unix.Stat_t) { bytes, files = bytes+st.Blocks*512, files+1 })
-	return bytes, files
+	err = deep.Walk(int(upper), func(st *unix.Stat_t) { bytes, files = bytes+st.Blocks*512, files+1 })
+	return bytes, files, err != nil
 }
 
 func (l *Layer) due() bool { return !stamped(l.dir, measuredName, often) }

@@ -164,6 +164,23 @@ func eachInPlayground(dir string, remove bool) (u PlaygroundUsage, err error) {
 	return u, err
 }
 
+// Played returns how much there is in a playground, as du(1) counts it, with directories. Its owner is the caller. It
+// skips what it cannot read, and returns the first such error.
+func Played(dir string) (bytes, files int64, err error) {
+	fd, _, err := openPlayground(dir, false)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer unix.Close(fd)
+	u := PlaygroundUsage{}
+	count := u.counter()
+	err = deep.Walk(fd, func(st *unix.Stat_t) {
+		count(st)
+		files++
+	})
+	return u.Bytes, files, err
+}
+
 // counter returns a function that adds to u, and counts files with several names once.
 func (u *PlaygroundUsage) counter() func(*unix.Stat_t) {
 	seen := make(map[uint64]bool)
