@@ -106,7 +106,7 @@ var Keys = [numKeys]Key{
 		Doc: "false runs commands without a sandbox, and says so each time (--sandbox disabled)"},
 	mode: {Table: "sandbox", Name: "mode", Kind: Word, Default: `"required"`, Words: sandboxModes, stricter: stricterMode,
 		Doc: "preferred runs commands without a sandbox where there can be none, and says so each time (--sandbox)"},
-	backend: {Table: "sandbox", Name: "backend", Kind: Word, Default: `"auto"`, Words: backends, stricter: stricterBackend,
+	backend: {Table: "sandbox", Name: "backend", Kind: Word, Default: `"auto"`, Words: backends, stricter: same,
 		Doc: "native uses namespaces, landlock does not, and auto uses what this machine allows (--backend)"},
 	isolateNetwork: {Table: "sandbox", Name: "isolate_network", Kind: Bool, Default: "true", stricter: onlyTrue,
 		Doc: "false asks for the network of this host, which needs approval every time (--net host)"},

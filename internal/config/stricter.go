@@ -28,7 +28,7 @@ func within(list, of []Item) bool {
 
 // same is for settings whose removal would let commands do more, too. A read-only path is not written to. A value in env
 // takes the place of the caller's own. A credential hides the secret. Ids of their own keep root's commands from root's
-// files.
+// files. Where a machine has only the other backend, a user who prefers a sandbox has none.
 func same(before, after []Item) bool { return within(before, after) && within(after, before) }
 
 func one(items []Item) string {
@@ -40,11 +40,7 @@ func one(items []Item) string {
 
 var sandboxModes = []string{"required", "preferred", "disabled"} // in the order in which they let commands do more
 
-var backends = []string{"native", "auto", "landlock"} // as sandboxModes: landlock holds less
-
-func stricterBackend(before, after []Item) bool {
-	return slices.Index(backends, one(after)) <= slices.Index(backends, one(before))
-}
+var backends = []string{"native", "auto", "landlock"}
 
 func stricterMode(before, after []Item) bool {
 	return slices.Index(sandboxModes, one(after)) <= slices.Index(sandboxModes, one(before))
