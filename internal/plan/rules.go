@@ -85,6 +85,9 @@ func (b *building) belowFolders(dir string) int {
 
 // coversProject refuses a rule about a directory above the project that would cover the project.
 func (b *building) coversProject(access Access, dir string) error {
+	if b.policy.Root && dir == "/" {
+		return errRoot
+	}
 	if access == Show {
 		return nil
 	}

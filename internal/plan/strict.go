@@ -43,22 +43,25 @@ func strict(system mounts.Plan) mounts.Plan {
 
 // closeRoot makes the empty root read-only when it has all mount points, and drops mounts that hide what is not shown.
 func (b *building) closeRoot() {
-	shown := func(target string) bool {
-		return slices.ContainsFunc(b.mounts, func(m mounts.Mount) bool {
-			switch m.Kind {
-			case mounts.KindBind, mounts.KindOverlay, mounts.KindTmpfs, mounts.KindData:
-				return m.Target != "/" && !Hole(&m) && (paths.Inside(target, m.Target) || paths.Inside(m.Target, target))
-			}
-			return false
-		})
-	}
 	for i, m := range slices.Backward(b.mounts) {
-		if m.Kind == mounts.KindBlock && !shown(m.Target) {
+		if m.Kind == mounts.KindBlock && !b.shows(m.Target, func(other int) bool { return other == 0 }) {
 			b.mounts, b.from = slices.Delete(b.mounts, i, i+1), slices.Delete(b.from, i, i+1)
 		}
 	}
 	b.at = HostLayer
 	b.insert(len(b.mounts), mounts.Remount("/"))
+}
+
+// shows reports whether a mount that hides nothing is at, above or below a path. It does not look at those mounts that
+// except reports.
+func (b *building) shows(path string, except func(i int) bool) bool {
+	for i := range b.mounts {
+		m := &b.mounts[i]
+		if m.Covers() && m.Kind != mounts.KindBlock && !Hole(m) && !except(i) && (paths.Inside(path, m.Target) || paths.Inside(m.Target, path)) {
+			return true
+		}
+	}
+	return false
 }
 
 const resolvPath = "/etc/resolv.conf"

@@ -23,6 +23,7 @@ var (
 	errNoWorkspace = errors.New("there is no project that could be the root")
 	errCopy        = errors.New("it cannot be the root: that needs an overlay, and this session is a copy")
 	errNotShown    = errors.New("it is not in the sandbox")
+	errRoot        = errors.New("the project is the root, and the rule would cover it")
 )
 
 // turn makes the workspace the root, and moves the mounts in it. An overlay's layer has the mount points, not the
@@ -80,7 +81,7 @@ func (b *building) turned(m mounts.Mount, dir string) (list mounts.Plan) {
 		}
 		return mounts.Plan{m}
 	}
-	if b.showsHost(m.Target, dir) {
+	if b.shows(m.Target, func(i int) bool { return paths.Inside(b.mounts[i].Target, dir) }) { // besides the workspace
 		list = append(list, m)
 	}
 	if inside {
@@ -88,17 +89,6 @@ func (b *building) turned(m mounts.Mount, dir string) (list mounts.Plan) {
 		list = append(list, m)
 	}
 	return list
-}
-
-// showsHost reports whether a mount of the host's, other than the workspace, is at, above or below a path.
-func (b *building) showsHost(target, dir string) bool {
-	return slices.ContainsFunc(b.mounts, func(m mounts.Mount) bool {
-		switch m.Kind {
-		case mounts.KindBind, mounts.KindOverlay, mounts.KindTmpfs:
-			return !paths.Inside(m.Target, dir) && (paths.Inside(target, m.Target) || paths.Inside(m.Target, target))
-		}
-		return false
-	})
 }
 
 // addPoints adds the mount points for the host's paths to the root.
