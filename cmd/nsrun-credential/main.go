@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -46,6 +47,9 @@ func serve() error {
 		return errors.New("descriptor 3 is not a socket of nsrun")
 	}
 	rule, l, err := receive(control)
+	if errors.Is(err, io.EOF) {
+		return nil // the command ended before this program began
+	}
 	if err != nil {
 		return err
 	}

@@ -76,6 +76,25 @@ func gateways() (pids []int) {
 	return pids
 }
 
+// TestNoCommand: the program says nothing if the command ended before it got its rule.
+func TestNoCommand(t *testing.T) {
+	testenv.Leaks(t)
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Close(pair[0]); err != nil {
+		t.Fatal(err)
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "gateway")
+	defer theirs.Close()
+	c := exec.Command(filepath.Join(testenv.Programs(), "nsrun-credential"))
+	c.ExtraFiles = []*os.File{theirs}
+	if out, err := c.CombinedOutput(); len(out) > 0 || err != nil {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
 // TestCommandLine: a flag of nsrun run, or the user's file, makes the program serve a credential. A project's file
 // cannot.
 func TestCommandLine(t *testing.T) {
