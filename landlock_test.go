@@ -79,6 +79,12 @@ func TestLandlockMessages(t *testing.T) {
 	needLandlock(t)
 	dir, c := refusing(t)
 	c.Backend, c.Mode = nsrun.LandlockBackend, nsrun.Direct // else the command works in a copy, elsewhere
+	small := c
+	small.Presets = []nsrun.Preset{nsrun.StrictPreset}
+	res, err := runner(t, small).Run(t.Context(), passing(t, "cat /etc/hosts", true))
+	if err != nil || len(res.Refusals) != 1 || res.Refusals[0].Kind != nsrun.RefusedRead || res.Refusals[0].Flag != "--ro /etc/hosts" {
+		t.Errorf("strict: %v, %+v: %s", err, res.Refusals, res)
+	}
 	testenv.Tree(t, dir, "ro/", "ro/f", "ro/d/")
 	closed := filepath.Join(dir, "closed")
 	if err := errors.Join(os.Mkdir(closed, 0), os.WriteFile(filepath.Join(dir, "own"), nil, 0)); err != nil {

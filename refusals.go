@@ -193,7 +193,8 @@ var messages = [...]struct {
 }{
 	{[]byte("read-only file system"), unix.EROFS},
 	{[]byte("permission denied"), unix.EACCES},
-	{[]byte("no such file"), unix.ENOENT}, // not all shells say "or directory"
+	{[]byte("no such file"), unix.ENOENT},          // not all shells say "or directory"
+	{[]byte("directory nonexistent"), unix.ENOENT}, // dash
 	{[]byte("connection refused"), unix.ECONNREFUSED},
 	{[]byte("eacces"), unix.EACCES}, // Node says only this of sockets
 	{[]byte("enoent"), unix.ENOENT},
@@ -230,7 +231,7 @@ func (t *refusalTable) text(output []byte) {
 			if i := bytes.Index(lower, m.text); i >= 0 && len(lower) == len(line) {
 				before, behind := string(line[:i]), string(line[i+len(m.text):])
 				if !t.line(before, behind, m.err) && t.landlock && m.err == unix.EACCES { // Landlock has one error
-					t.line(before, behind, unix.EROFS)
+					_ = t.line(before, behind, unix.ENOENT) || t.line(before, behind, unix.EROFS)
 				}
 				break
 			}
@@ -265,11 +266,23 @@ func (t *refusalTable) line(before, behind string, err unix.Errno) bool {
 		if kind == RefusedWrite && (removes(before) || strings.Contains(behind, " -> ")) {
 			name = filepath.Dir(name) // which is what is written to
 		}
+		if err == unix.ENOENT && creates(before) {
+			if r, ok := refusedWrite(t.box, name, err, false); ok {
+				t.add(r)
+				return true
+			}
+		}
 		if t.addPath(name, err, kind) {
 			return true
 		}
 	}
 	return false
+}
+
+// creates reports whether a message is about a file that could not be made.
+func creates(message string) bool {
+	message = strings.ToLower(message)
+	return slices.ContainsFunc([]string{"creat", "touch", "mkdir", "for writing", "output file"}, func(word string) bool { return strings.Contains(message, word) })
 }
 
 // removes reports whether a message is about a name, not about what the name leads to.

@@ -197,6 +197,44 @@ func TestNoRefusals(t *testing.T) {
 	})
 }
 
+// TestRefusedNewFiles: for a file that could not be made in a directory of the host that the sandbox lacks, nsrun names
+// the flag that makes the directory writable.
+func TestRefusedNewFiles(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t, "a")
+	testenv.Tree(t, dir, "new/")
+	c := nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard}
+	strict := c
+	strict.Presets = []nsrun.Preset{nsrun.StrictPreset}
+	for _, q := range []struct {
+		command string
+		named   bool
+	}{
+		{"touch $D/new/f", true}, {"echo x >$D/new/f", true}, {"cp a $D/new/f", true}, {"mkdir $D/new/f", true},
+		{"ln -s a $D/new/f", true}, {"bash -c 'mkdir $D/new/f'", true}, {"mkfifo $D/new/f", true}, {"cat $D/new/f", false},
+		{"touch $D/none/f", false}, {"mkdir $D/none/f", false}, {"cp none $D/new/f", false}, {"echo \"cannot create /none/f: No such file or directory\" >&2; false", false},
+	} {
+		for _, c := range [...]nsrun.Config{c, strict} {
+			command := strings.ReplaceAll(q.command, "$D", dir)
+			res, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: command})
+			if err != nil || res.ExitCode == 0 || (len(res.Refusals) > 0) != q.named {
+				t.Errorf("%s, %v: %v, %+v: %s", command, c.Presets, err, res.Refusals, res)
+			} else if q.named {
+				r := res.Refusals[0]
+				if r.Kind != nsrun.RefusedWrite || r.Flag != "--rw "+filepath.Join(dir, "new") {
+					t.Errorf("%s: %+v", command, r)
+				}
+				if res, err := runner(t, allowed(t, c, r.Flag)).Run(t.Context(), nsrun.Request{Command: command}); err != nil || res.ExitCode != 0 {
+					t.Errorf("%s with %s: %v, %s", command, r.Flag, err, res)
+				}
+				if err := os.RemoveAll(filepath.Join(dir, "new/f")); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
 // TestRedirectedMessages: only what a command that fails prints on its own standard error is looked at.
 func TestRedirectedMessages(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
