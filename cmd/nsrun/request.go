@@ -221,6 +221,34 @@ func (o *runOptions) placed(err error, key string, texts ...string) error {
 	return err
 }
 
+// keysOf are the keys of files that operations of the library are about.
+var keysOf = map[string]string{
+	"use as cache": "caches", "allow unix socket": "allow_unix", "own ids": "own_ids", "use credential for": "credentials",
+	"use credential in": "credentials", "run without namespaces": "backend",
+}
+
+// placedByOp adds the place at which a file asks for what an operation failed to do.
+func (o *runOptions) placedByOp(e *nsrunlib.Error) error {
+	if e.Op == "allow user namespaces" {
+		if placed := o.placed(e, "allow_userns", "true"); placed != error(e) {
+			return placed
+		}
+		return o.placed(e, "presets", nsrunlib.BrowserPreset.String())
+	}
+	texts := []string{e.Path}
+	for _, name := range o.allowUnix {
+		if strings.HasPrefix(name, e.Path+":") {
+			texts = append(texts, name)
+		}
+	}
+	for i := range o.credentials {
+		if o.credentials[i].Name() == e.Path || o.credentials[i].File == e.Path {
+			texts = append(texts, o.credentials[i].String())
+		}
+	}
+	return o.placed(e, keysOf[e.Op], texts...)
+}
+
 // typed rewords an error so that it names what was typed.
 func (r *runner) typed(err error) error {
 	if e, ok := errors.AsType[*nsrunlib.RuleError](err); ok && e.Index < len(r.o.paths) {
@@ -243,6 +271,7 @@ func (r *runner) typed(err error) error {
 		if given, ok := r.given[e.Path]; ok {
 			e.Path = given
 		}
+		return r.o.placedByOp(e)
 	}
 	if e, ok := errors.AsType[*nsrunlib.LimitError](err); ok && e.Name != "" {
 		return r.o.placed(e, e.Name, "")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -26,6 +27,7 @@ type Rule struct {
 
 var (
 	errNoPath     = errors.New("no such path")
+	errOwnProcess = errors.New("it is a process of nsrun's own, which the command does not see")
 	errRuleAccess = errors.New("a rule must be Direct, ReadOnly, Blocked or Protected")
 	errExcept     = errors.New("only rules that hide paths can have exceptions")
 	errUseless    = errors.New("its directory is hidden as a whole, so an exception has no effect there: show the path by another rule (--ro, --rw)")
@@ -237,6 +239,9 @@ func (q *RuleQuery) one(access plan.Access, path, pattern string) (found plan.Fo
 	}
 	if access == pathrule.Block {
 		return found, nil
+	}
+	if paths.Inside(found.At, "/proc/"+strconv.Itoa(os.Getpid())) {
+		return found, errOwnProcess
 	}
 	named := path == pattern && isHidden(pattern, q.Hidden, false)
 	found.Linked = path != found.At
