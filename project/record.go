@@ -84,6 +84,7 @@ type recorder struct {
 	date     string
 
 	mostFile, mostAll int64 // of before-versions
+	flushed           bool  // they are on disk when record returns
 
 	items []item
 	files []fileOp
@@ -315,8 +316,15 @@ func (w *recorder) befores() {
 	}
 	w.rec.More += len(order) - len(listed)
 
-	var d, edited *dir
-	defer func() { d.close(); edited.close() }()
+	var temp, d, edited *dir
+	defer func() {
+		if err := w.flush(temp, d); err != nil {
+			w.failed(err)
+		}
+		temp.close()
+		d.close()
+		edited.close()
+	}()
 	left := w.mostAll
 	for n, i := range order {
 		it := &w.items[i]
@@ -334,14 +342,12 @@ func (w *recorder) befores() {
 			return
 		}
 		if d == nil {
-			temp, err := w.r.copies(tempName, true)
-			if err != nil {
+			var err error
+			if temp, err = w.r.copies(tempName, true); err != nil {
 				w.failed(err)
 				return
 			}
-			d, err = temp.sub(w.rec.ID, true)
-			temp.close()
-			if err != nil {
+			if d, err = temp.sub(w.rec.ID, true); err != nil {
 				w.failed(homedir.Elsewhere(wrap("make directory", filepath.Join(w.r.o.Cache, tempName, w.rec.ID), err), w.r.cacheVariable))
 				return
 			}
@@ -364,6 +370,17 @@ func (w *recorder) befores() {
 		it.before = name
 		left -= size
 	}
+}
+
+// flush waits until the names of before-versions, and the directory of them, are on disk, if that is asked for.
+func (w *recorder) flush(temp, d *dir) error {
+	if !w.flushed || d == nil {
+		return nil
+	}
+	if err := d.sync(); err != nil {
+		return wrap("keep versions in", d.path, err)
+	}
+	return wrap("keep versions in", temp.path, temp.sync())
 }
 
 func (w *recorder) omit(it *item, why error) {
@@ -394,7 +411,10 @@ func (w *recorder) before(d *dir, name string, it *item, left int64) (size int64
 	if src == nil {
 		return 0, nil
 	}
-	if size, err = sys.CopyData(w.ctx, dst, src); err != nil {
+	if size, err = sys.CopyData(w.ctx, dst, src); err == nil && w.flushed {
+		err = sys.Fsync(int(dst.Fd()))
+	}
+	if err != nil {
 		_ = d.unlink(name, 0)
 	}
 	return size, err

@@ -166,6 +166,9 @@ func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Res
 			return fail(err)
 		}
 		named = true
+		if err := sys.Fsync(int(dst.Fd())); err != nil { // btrfs flushed nothing of a file without a name
+			return fail(err)
+		}
 	}
 	if now == nil {
 		err = sys.RenameNew(int(parent.fd), temp, int(parent.fd), name)
@@ -215,9 +218,7 @@ func makeParents(path string) (*dir, error) {
 		}
 		next, err := openat(d.fd, name, unix.O_PATH|unix.O_DIRECTORY, 0)
 		if err == unix.ENOENT {
-			if err = sys.Mkdir(int(d.fd), name, 0o777); err == nil || err == unix.EEXIST {
-				next, err = openat(d.fd, name, unix.O_PATH|unix.O_DIRECTORY, 0)
-			}
+			next, err = makeIn(d, name)
 		}
 		if err != nil {
 			d.close()
@@ -233,6 +234,22 @@ func makeParents(path string) (*dir, error) {
 		return nil, wrap("open directory", d.path, err)
 	}
 	return &dir{last, d.path}, nil
+}
+
+// makeIn makes a directory, waits until its name is on disk, and opens it.
+func makeIn(d *dir, name string) (sys.FD, error) {
+	if err := sys.Mkdir(int(d.fd), name, 0o777); err != nil && err != unix.EEXIST {
+		return 0, err
+	}
+	up, err := openat(d.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err == nil {
+		err = sys.Fsync(int(up))
+		up.Close()
+	}
+	if err != nil && err != unix.EACCES { // a directory that may not be listed cannot be flushed
+		return 0, err
+	}
+	return openat(d.fd, name, unix.O_PATH|unix.O_DIRECTORY, 0)
 }
 
 // openCurrent opens the present file at name. Nil: there is none.
@@ -279,8 +296,8 @@ func (r *Registry) saveCurrent(ctx context.Context, path string, v Version, now 
 		c.Kind, c.OldMode, c.OldSize = Modified, fs.FileMode(st.Mode&0o777), st.Size
 	}
 	e := Execution{Command: []string{"nsrun", "restore", path}, Dir: root, Roots: []string{root}, Began: r.now(), Ended: r.now(), State: StateCommitted}
-	// It is nowhere else: no limit holds.
-	w := &recorder{r: r, ctx: ctx, mostFile: 1 << 62, mostAll: 1 << 62, original: func(Change) (*os.File, error) {
+	// It is nowhere else: no limit holds, and it is on disk before the file is replaced.
+	w := &recorder{r: r, ctx: ctx, mostFile: 1 << 62, mostAll: 1 << 62, flushed: true, original: func(Change) (*os.File, error) {
 		fd, err := unix.FcntlInt(now.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 		if err != nil {
 			return nil, err
@@ -294,6 +311,9 @@ func (r *Registry) saveCurrent(ctx context.Context, path string, v Version, now 
 	}
 	if err == nil && now != nil && out.Saved == "" {
 		err = &Error{"keep version of", path, errors.New("it was not kept")}
+	}
+	if err == nil {
+		err = r.Flush()
 	}
 	return out, err
 }

@@ -85,6 +85,7 @@ func restorer(at string) int {
 // one, and nothing is left beside it before the new one gets a name.
 func TestRestoreStruck(t *testing.T) {
 	var whole []string // the calls
+	var calls []strike.Call
 	for k := 0; k == 0 || k <= len(whole); k++ {
 		p := newPlace(t)
 		p.tree("d/a: one")
@@ -97,7 +98,7 @@ func TestRestoreStruck(t *testing.T) {
 		c.Stderr = os.Stderr
 		plan := strike.Plan{At: k, Do: strike.Kill}
 		if k == 0 {
-			plan = strike.Plan{Trace: func(_ int, c strike.Call) { whole = append(whole, c.Name) }}
+			plan = strike.Plan{Trace: func(_ int, c strike.Call) { whole, calls = append(whole, c.Name), append(calls, c) }}
 		}
 		r, err := strike.Run(c, plan)
 		if errors.Is(err, strike.ErrNotPermitted) {
@@ -116,6 +117,9 @@ func TestRestoreStruck(t *testing.T) {
 			_ = unix.Close(fd)
 			t.Fatalf("the copy had a name from the beginning: %q", whole)
 		}
+		if k == 0 {
+			flushedFirst(t, p, calls)
+		}
 		if text := p.read(p.at("d/a")); text != "two" && (text != "one" || k > 0 && k <= named) {
 			t.Errorf("killed at call %d, %s: the file is %q", k, r.Call, text)
 		}
@@ -124,6 +128,38 @@ func TestRestoreStruck(t *testing.T) {
 		}
 		p.reopen()
 	}
+}
+
+// flushedFirst fails if the file is replaced before everything is on disk: the new file, after it got a name, because
+// some file systems flush nothing of a file without one; the copy of the old file with its names; and the registry, which
+// knows that copy.
+func flushedFirst(t *testing.T, p *place, calls []strike.Call) {
+	t.Helper()
+	named := slices.IndexFunc(calls, func(c strike.Call) bool { return c.Name == "linkat" })
+	moved := slices.IndexFunc(calls, func(c strike.Call) bool {
+		return c.Name == "renameat2" && strings.HasPrefix(c.Files[0], p.at("d")+"/")
+	})
+	if named < 0 || moved < named {
+		t.Fatalf("%v", calls)
+	}
+	temp := filepath.Join(p.o.Cache, tempName)
+	flushed := func(from int, dir string, below int) {
+		t.Helper()
+		if !slices.ContainsFunc(calls[from:moved], func(c strike.Call) bool {
+			if c.Name != "fsync" && c.Name != "fdatasync" {
+				return false
+			}
+			rel, err := filepath.Rel(dir, c.Files[0])
+			return err == nil && filepath.IsLocal(rel) && (rel != ".") == (below > 0) && strings.Count(rel, "/") == max(below-1, 0)
+		}) {
+			t.Errorf("nothing %d below %s was flushed before the file was replaced: %v", below, dir, calls[:moved])
+		}
+	}
+	flushed(named, p.at("d"), 1)
+	for below := range 3 { // the directory of all copies, that of the restoration, and the copy
+		flushed(0, temp, below)
+	}
+	flushed(0, p.o.Dir, 1)
 }
 
 func TestRestoreDeleted(t *testing.T) {
