@@ -237,7 +237,7 @@ func (s *Session) openRoots(roots []string, statePath string) error {
 		if err != nil {
 			return fail(err)
 		}
-		s.meta.Roots = append(s.meta.Roots, store.Root{Path: store.Text(p), Ino: st.Ino, Disk: disk})
+		s.meta.Roots = append(s.meta.Roots, store.Root{Path: store.Text(p), Ino: st.Ino, Disk: disk.ID, Birth: disk.Birth})
 	}
 	return nil
 }

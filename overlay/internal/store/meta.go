@@ -78,9 +78,9 @@ type Root struct {
 	UID  uint32 `json:"uid"`
 	GID  uint32 `json:"gid"`
 
-	// Disk identifies the file system (f_fsid, statfs(2)), because another one may be
-	// mounted there. Zero: it is not known.
-	Disk uint64 `json:"disk,omitempty"`
+	// Disk and Birth identify the file system (tree.Disk), because another one may be mounted there.
+	Disk  uint64 `json:"disk,omitempty"`
+	Birth int64  `json:"birth,omitempty"`
 }
 
 // Check fails if the directory h is not the one that the session was made for.
@@ -90,10 +90,14 @@ func (r Root) Check(h *tree.Handle) error {
 		return err
 	}
 	disk, err := tree.DiskOf(h)
-	if err == nil && (st.Ino != r.Ino || r.Disk != 0 && disk != r.Disk) {
+	if err == nil && !r.is(st.Ino, disk) {
 		err = errors.New(WhyReplaced)
 	}
 	return err
+}
+
+func (r Root) is(ino uint64, disk tree.Disk) bool {
+	return ino == r.Ino && disk.Is(tree.Disk{ID: r.Disk, Birth: r.Birth})
 }
 
 // Settled is written for each path of a partial commit. The commit caused the new ctime of the project's object, so it

@@ -63,13 +63,44 @@ func HoldsModes(typ uint32) bool {
 	return IsLower(typ) && typ != magicCIFS && typ != magicSMB2 && typ != magicFUSE
 }
 
-// DiskOf returns a number that identifies the file system of h.
-func DiskOf(h *Handle) (uint64, error) {
+// A Disk tells the file system of a directory from another one.
+type Disk struct {
+	ID uint64 // f_fsid of statfs(2); zero: it is not known
+
+	// Birth is when the directory was made, in nanoseconds since 1970, if the ID is only the number of the device, as
+	// on XFS: the next start of the machine, or plugging the disk in again, may give it another number. Zero: the ID
+	// stays, or the time is not known.
+	Birth int64
+}
+
+// Is reports whether the directory that had the Disk was is on the same file system. The caller has compared the inode
+// numbers.
+func (d Disk) Is(was Disk) bool {
+	return was.ID == 0 || d.ID == was.ID || was.Birth != 0 && d.Birth == was.Birth
+}
+
+// DiskOf returns the Disk of a directory.
+func DiskOf(h *Handle) (Disk, error) {
 	var st unix.Statfs_t
 	if err := sys.Retry(func() error { return unix.Fstatfs(int(h.FD), &st) }); err != nil {
-		return 0, err
+		return Disk{}, err
 	}
-	return uint64(uint32(st.Fsid.Val[0]))<<32 | uint64(uint32(st.Fsid.Val[1])), nil
+	if st.Fsid.Val[1] != 0 { // never with the number of a device
+		return diskOf(st.Fsid.Val, unix.Statx_t{}), nil
+	}
+	var stx unix.Statx_t
+	err := sys.Statx(int(h.FD), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_BTIME, &stx)
+	return diskOf(st.Fsid.Val, stx), err
+}
+
+func diskOf(fsid [2]int32, stx unix.Statx_t) Disk {
+	d := Disk{ID: uint64(uint32(fsid[0]))<<32 | uint64(uint32(fsid[1]))}
+	// The number as file systems write it into f_fsid: new_encode_dev of linux/kdev_t.h.
+	dev := stx.Dev_minor&0xff | stx.Dev_major<<8 | stx.Dev_minor&^0xff<<12
+	if d.ID != 0 && fsid == [2]int32{int32(dev)} && stx.Mask&unix.STATX_BTIME != 0 {
+		d.Birth = stx.Btime.Sec*1e9 + int64(stx.Btime.Nsec)
+	}
+	return d
 }
 
 // TakesMarks reports whether overlayfs can put its marks on directories in dir.
