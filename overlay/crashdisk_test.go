@@ -59,12 +59,22 @@ func (m memo) see(c strike.Call) {
 	case "fsync", "fdatasync":
 		delete(m, f(0))
 	case "syncfs":
-		clear(m) // there is one file system
+		disk := diskOf(f(0))
+		maps.DeleteFunc(m, func(p string, _ strike.Call) bool { return diskOf(p) == disk })
 	case "fcntl", "flock":
 	case "utimensat": // nobody waits for a time
 	default:
 		m[f(0)] = c
 	}
+}
+
+// diskOf is the device of a path, or of the nearest directory above it that is there.
+func diskOf(p string) uint64 {
+	var st unix.Stat_t
+	for unix.Lstat(p, &st) != nil {
+		p = filepath.Dir(p)
+	}
+	return st.Dev
 }
 
 func (m memo) exchange(a, b string) {
@@ -160,5 +170,54 @@ func TestCrashFlush(t *testing.T) {
 			t.Run(name+", each", flushed(true))
 			t.Run(name+", file systems", flushed(false))
 		}
+	}
+}
+
+// TestCrashFlushApart: if the sessions are on another file system than the projects, what a commit puts into a project
+// meanwhile has a name that is on disk before it is there, until it is on disk that it is gone.
+func TestCrashFlushApart(t *testing.T) {
+	testenv.Leaks(t)
+	base, state := memory(t), tempDir(t)
+	if diskOf(base) == diskOf(state) {
+		testenv.Skip(t, "two file systems", "/dev/shm is no other one")
+	}
+	sc := newScene(t, mustMkdir(filepath.Join(base, "scene")), true)
+	for _, d := range deeds {
+		if d.name != "commit" && d.name != "undo" {
+			continue
+		}
+		t.Run(d.name, func(t *testing.T) {
+			tr := &trial{name: d.name, scene: sc, base: base, state: state, prepare: d.prepare, deed: d.deed, apart: true}
+			tr.deed.Each = true
+			st := tr.prepared(t)
+			defer st.drop(t)
+			m := memo{}
+			made, gone := 0, 0
+			r, out := st.deed(tr.deed).strikeIt(t, strike.Plan{Trace: func(_ int, c strike.Call) {
+				var list []string
+				session := filepath.Join(st.state, st.id)
+				switch {
+				case c.Name == "mkdirat" && strings.HasPrefix(filepath.Base(c.Files[0]), tx.StageMark):
+					made++
+					list = m.below(st.state+"/"+store.PendingName, session+"/"+tx.Name)
+					if c, ok := m[session]; ok { // the name "tx"
+						list = append(list, "the session since "+c.String())
+					}
+				case c.Name == "unlinkat" && filepath.Base(c.Files[0]) == "stages":
+					gone++
+					list = m.below(st.projects[:]...)
+				}
+				if len(list) > 0 {
+					t.Errorf("%v: not on disk yet:\n\t%s", c, strings.Join(list, "\n\t"))
+				}
+				m.see(c)
+			}})
+			if r.ExitCode != exitDone || made == 0 || gone == 0 {
+				t.Fatalf("%d made, %d gone: %+v %s", made, gone, r, out)
+			}
+			if list := m.below(st.projects[:]...); len(list) > 0 {
+				t.Errorf("at the end: not on disk:\n\t%s", strings.Join(list, "\n\t"))
+			}
+		})
 	}
 }

@@ -98,7 +98,7 @@ func (t *Tx) buildStages() error {
 	if err := t.dir.ReplaceFile(stagesName, data, new(tree.Flusher)); err != nil {
 		return &fs.PathError{Op: "write", Path: t.s.Path, Err: err}
 	}
-	if err := t.dir.Fsync(); err != nil {
+	if err := t.flushNames(); err != nil {
 		return &fs.PathError{Op: "write", Path: t.s.Path, Err: err}
 	}
 	for i, st := range t.staged {
@@ -147,6 +147,9 @@ func (t *Tx) DropStages() error {
 				h.Close()
 			}
 		}
+		if err == nil {
+			err = t.flushDir(d, st)
+		}
 		if err != nil && err != unix.ENOENT {
 			errs = append(errs, &fs.PathError{Op: "remove", Path: filepath.Join(t.s.Roots[st.Root], string(st.Dir), st.Name), Err: err})
 		}
@@ -162,6 +165,18 @@ func (t *Tx) DropStages() error {
 		return err
 	}
 	return nil
+}
+
+// flushDir waits until it is on disk that the stage is gone: afterwards nothing knows its name.
+func (t *Tx) flushDir(d *tree.Handle, st Stage) error {
+	err := d.FlushDir(".")
+	if err == unix.EACCES { // the caller may not list it
+		if d, err = t.low[st.Root].OpenDir("."); err == nil {
+			err = sys.Syncfs(int(d.FD))
+			d.Close()
+		}
+	}
+	return err
 }
 
 // timeOf is the modification time that a directory gets when the stage in it was removed:

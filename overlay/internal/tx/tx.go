@@ -129,6 +129,11 @@ func (t *Tx) Seal(staged *tree.Flusher) error {
 	if err := t.dir.ReplaceFile(JournalName, data, staged); err != nil {
 		return err
 	}
+	return t.flushNames()
+}
+
+// flushNames waits until everything is on disk by which a recovery finds the transaction.
+func (t *Tx) flushNames() error {
 	var names tree.Flusher
 	defer names.Close()
 	if err := t.s.Book.AddTo(&names); err != nil {
