@@ -62,7 +62,7 @@ var mayImport = map[string][]string{
 	"fanotify":             {"internal/escape", "internal/sys"},
 	"netpolicy":            {"internal/escape", "internal/sys"},
 	"internal/limits":      {"internal/escape"},
-	"internal/limiter":     {"features", "internal/cgroups", "internal/limits", "internal/sys", "mounts"},
+	"internal/limiter":     {"features", "internal/cgroups", "internal/limits", "internal/seccomp", "internal/sys", "mounts"},
 	"netpolicy/cgroup":     {"internal/cgroups", "internal/seccomp", "internal/sys", "features", "netpolicy"},
 	"internal/runslater":   {"internal/paths"},
 	"overlay":              {"change", "internal/escape", "internal/homedir", "internal/pathrule", "internal/paths", "internal/runslater", "internal/gitindex", "internal/sys", "internal/textdiff", "mounts", "overlay/internal/store", "overlay/internal/tree", "overlay/internal/tx"},

@@ -5,6 +5,7 @@ package nsrun
 import (
 	"context"
 	"errors"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -45,6 +46,9 @@ func (x *Execution) confine(cmd *nsexec.Cmd) error {
 	}
 	if hold.Places() {
 		sandbox.Of(cmd).Place = hold.Place
+	}
+	if f := hold.Filter(); f != nil {
+		cmd.Seccomp = append(slices.Clone(cmd.Seccomp), f)
 	}
 	for _, r := range hold.Rlimits() {
 		cmd.Rlimits = append(cmd.Rlimits, nsexec.Rlimit(r))

@@ -32,8 +32,20 @@ func TestLimitsWithoutCgroups(t *testing.T) {
 		"shared memory":  {`head -c ${M}M /dev/zero >/dev/shm/x; sleep $S`, "memory"},
 		"memfd":          {py + ` -c 'import os, time; f = os.memfd_create("x"); [os.write(f, bytes(1 << 20)) for i in range($M)]; time.sleep($S)'`, "memory"},
 		"deleted":        {`exec 3>/tmp/x; rm /tmp/x; head -c ${M}M /dev/zero >&3; sleep $S`, "memory"},
-		"threads":        {py + ` -c 'import threading, time; [threading.Thread(target=time.sleep, args=($S,), daemon=True).start() for i in range($N)]; time.sleep($S)'`, "process"},
-		"daemons":        {py + ` -c 'import os, time; [os.fork() or (os.setsid(), time.sleep($S), os._exit(0)) for i in range($N)]; time.sleep($S)'`, "process"},
+		"given back":     {py + ` -c 'import mmap, time; m = mmap.mmap(-1, $M << 20); [(m.write(bytes(1 << 20)), m.madvise(mmap.MADV_DONTNEED, i << 20, 1 << 20)) for i in range($M)]; time.sleep($S)'`, "memory"},
+		"in a socket": {py + ` -c 'import os, socket, time; a, b = socket.socketpair(); f = os.memfd_create("x"); [os.write(f, bytes(1 << 20)) for i in range($M)]
+socket.send_fds(a, [b"x"], [f]); os.close(f); time.sleep($S)'`, "memory"},
+		"a thread's own": {py + ` -c 'import ctypes, os, threading, time
+def work():
+    ctypes.CDLL(None).unshare(0x400)
+    f = os.memfd_create("x"); [os.write(f, bytes(1 << 20)) for i in range($M)]; time.sleep($S)
+t = threading.Thread(target=work); t.start(); t.join()'`, "memory"},
+		"the first thread has ended": {py + ` -c 'import ctypes, os, threading, time
+def work():
+    time.sleep(0.1); x = bytearray($M << 20); time.sleep($S); os._exit(0)
+threading.Thread(target=work).start(); ctypes.CDLL(None).syscall(93 if os.uname().machine == "aarch64" else 60, 0)'`, "memory"},
+		"threads": {py + ` -c 'import threading, time; [threading.Thread(target=time.sleep, args=($S,), daemon=True).start() for i in range($N)]; time.sleep($S)'`, "process"},
+		"daemons": {py + ` -c 'import os, time; [os.fork() or (os.setsid(), time.sleep($S), os._exit(0)) for i in range($N)]; time.sleep($S)'`, "process"},
 	} {
 		for _, over := range [...]bool{true, false} {
 			set := "M=256 N=400 S=60; "
@@ -65,6 +77,50 @@ func TestLimitsWithoutCgroups(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestUnmeasured: where nsrun measures the memory of a command, the command has no memory that nobody can measure. The
+// controls are a small segment, and the same calls without the limit.
+func TestUnmeasured(t *testing.T) {
+	testenv.Leaks(t, reap)
+	bin, dir := installed(t), testenv.Dir(t)
+	testenv.Tree(t, dir, "home/", "p/")
+	const py = "/usr/bin/python3"
+	if ok, err := have(py); err != nil {
+		t.Fatal(err)
+	} else if !ok {
+		testenv.Skip(t, "python3", "not installed")
+	}
+	const script = `import ctypes; c = ctypes.CDLL(None, use_errno=True)
+for name, args in (("small", (c.shmget, 0, 4096, 0o1600)), ("large", (c.shmget, 0, 1 << 20, 0o1600)), ("huge", (c.shmget, 0, ctypes.c_size_t(1 << 40), 0o1600)), ("secret", (c.syscall, 447, 0))):
+    print(name, args[0](*args[1:]) >= 0 and "yes" or ctypes.get_errno())`
+	run := func(words ...string) string {
+		cmd := exec.Command(filepath.Join(bin, "nsrun"), append(append([]string{"run", "--discard", "-q"}, words...), "--", py, "-c", script)...)
+		cmd.Dir, cmd.Env = filepath.Join(dir, "p"), []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home")}
+		if testenv.Root() {
+			cmd = withoutCgroups(t, cmd)
+		}
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v: %v: %s", words, err, out)
+		}
+		return string(out)
+	}
+	const enomem, enosys = "12", "38"
+	control := run()
+	if !strings.HasPrefix(control, "small yes\nlarge yes\n") {
+		t.Errorf("the control: %s", control)
+	}
+	if strings.HasSuffix(control, "secret "+enosys+"\n") {
+		t.Log("this kernel has no secret memory")
+	}
+	limited := run("--memory", "96M")
+	if !testenv.Root() && strings.Contains(limited, "large yes") && strings.HasPrefix(limited, control) {
+		return // a cgroup enforces the limit
+	}
+	if want := "small yes\nlarge " + enomem + "\nhuge " + enomem + "\nsecret " + enosys + "\n"; limited != want {
+		t.Errorf("%s, want %s", limited, want)
 	}
 }
 

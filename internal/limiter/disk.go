@@ -171,16 +171,19 @@ func (f *fileSystems) unnamed(pid int) (bytes, files int64, lacks error) {
 
 // openFiles calls do for each regular file that a process has open. It does not ask servers of network file systems and
 // FUSE, which may not answer, but uses what the kernel knows of their files. See lack for the error.
-func openFiles(proc string, do func(name string, st *unix.Statx_t)) error {
-	open, err := os.ReadDir(proc + "/fd")
-	for _, fd := range open {
-		var st unix.Statx_t
-		name := proc + "/fd/" + fd.Name()
-		if sys.Statx(unix.AT_FDCWD, name, unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
-			do(name, &st)
+func openFiles(proc string, do func(name string, st *unix.Statx_t)) (lacks error) {
+	for _, task := range tables(proc) {
+		open, err := os.ReadDir(task + "/fd")
+		lacks = cmp.Or(lacks, lack(err))
+		for _, fd := range open {
+			var st unix.Statx_t
+			name := task + "/fd/" + fd.Name()
+			if sys.Statx(unix.AT_FDCWD, name, unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
+				do(name, &st)
+			}
 		}
 	}
-	return lack(err)
+	return lacks
 }
 
 // fileSystems knows of file systems whether they are in memory. It asks each of them once. The zero value knows none.

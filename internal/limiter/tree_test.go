@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"testing"
 
@@ -77,6 +78,37 @@ func TestRootOfAnother(t *testing.T) {
 	}
 	_ = in.Close()
 	_ = cmd.Wait()
+}
+
+// TestThreadsFiles: a file without a name counts if only one thread has it open, in a table of descriptors of its own. As
+// long as the table is that of all threads, it is read once.
+func TestThreadsFiles(t *testing.T) {
+	const size = 1 << 20
+	self := os.Getpid()
+	f, err := os.CreateTemp(testenv.Dir(t), "f")
+	if err != nil || os.Remove(f.Name()) != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write(make([]byte, size)); err != nil {
+		t.Fatal(err)
+	}
+	if dirs := tables("/proc/" + strconv.Itoa(self)); len(dirs) != 1 {
+		t.Errorf("one table: %q", dirs)
+	}
+	apart, measured := make(chan error), make(chan bool)
+	go func() {
+		runtime.LockOSThread() // for ever: the thread ends with this function
+		apart <- unix.Unshare(unix.CLONE_FILES)
+		<-measured
+	}()
+	err = <-apart
+	defer close(measured)
+	if err != nil || f.Close() != nil {
+		t.Fatal(err)
+	}
+	if bytes, _, lacks := new(fileSystems).unnamed(self); bytes < size || lacks != nil {
+		t.Errorf("%d bytes, %v", bytes, lacks)
+	}
 }
 
 // TestBlind: what cannot be measured, because too many files are open, is not taken for nothing.

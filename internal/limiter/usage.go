@@ -21,6 +21,7 @@ import (
 // that.
 type usageWatch struct {
 	bytes, pids int64 // the limits; 0: none
+	first       int64 // the shared memory of all programs before the command
 	pid         int
 	root        *os.File      // the sandbox's root; nil: it could not be opened yet
 	stop        chan struct{} // nil: it was not started
@@ -38,7 +39,7 @@ type usage struct{ bytes, pids int64 }
 const often = 10 * time.Millisecond
 
 func newUsageWatch(held []limits.Held) *usageWatch {
-	w := &usageWatch{}
+	w := &usageWatch{first: sharedOfAll()}
 	for _, h := range held {
 		switch {
 		case h.By != limits.ByRunner:
@@ -144,8 +145,8 @@ func (w *usageWatch) look() (u usage) {
 	if w.bytes == 0 || over() {
 		return u
 	}
-	files := w.files(procs)
-	if u.bytes = resident + files; u.bytes <= w.bytes {
+	files, grown := w.files(procs), max(0, sharedOfAll()-w.first)
+	if u.bytes = resident + files; resident+max(files, grown) <= w.bytes {
 		return u
 	}
 	own, shared := int64(0), int64(0)
@@ -156,13 +157,19 @@ func (w *usageWatch) look() (u usage) {
 		}
 		own, shared = own+a, shared+s
 	}
-	u.bytes = own + max(shared, files)
+	shared = max(shared, files)
+	if u.bytes = own + shared; u.bytes <= w.bytes && own+grown > w.bytes {
+		u.bytes = own + max(shared, min(grown, w.hideable(procs)))
+	}
 	return u
 }
 
 // statm returns the resident memory of a process in bytes, including shared memory.
 func (w *usageWatch) statm(proc string) int64 {
 	b := w.read(proc + "/statm")
+	if bytes.HasPrefix(b, []byte("0 ")) {
+		b = w.read(memoryOf(proc) + "/statm")
+	}
 	fields := bytes.Fields(b)
 	if len(fields) < 2 {
 		return 0
@@ -175,6 +182,9 @@ func (w *usageWatch) statm(proc string) int64 {
 // swap (own), and files in memory that it has mapped (shared). Not ok: the kernel does not tell.
 func (w *usageWatch) rollup(proc string) (own, shared int64, ok bool) {
 	b := w.read(proc + "/smaps_rollup")
+	if len(b) == 0 {
+		b = w.read(memoryOf(proc) + "/smaps_rollup")
+	}
 	for line := range bytes.Lines(b) {
 		fields := bytes.Fields(line)
 		if len(fields) < 2 {
