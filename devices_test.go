@@ -50,8 +50,12 @@ func TestDevices(t *testing.T) {
 			t.Errorf("%s: %q, want %q: %v, %s", name, got, want, err, res)
 		}
 		c.Devices = nil // the control
-		if res, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: look}); err != nil || res.ExitCode == 0 {
+		res, err = runner(t, c).Run(t.Context(), nsrun.Request{Command: look})
+		if err != nil || res.ExitCode == 0 {
 			t.Errorf("%s: without Config.Devices: %v, %s", name, err, res)
+		}
+		if named := len(res.Refusals) == 1 && res.Refusals[0].Flag == "--device "+some; named != may || !may && len(res.Refusals) > 0 {
+			t.Errorf("%s: %+v, and outside the device opens: %t", name, res.Refusals, may)
 		}
 	}
 	// The mode and the owner of what is the host's are nobody's to change.

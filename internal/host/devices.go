@@ -76,6 +76,20 @@ func devicePaths(name string) (paths []string, err error) {
 	return paths, nil
 }
 
+// deviceName is the name that Devices takes for a character device: that of its set, or its path. Empty: commands cannot
+// have it.
+func deviceName(path string) string {
+	if !strings.HasPrefix(path, "/dev/") || strings.HasPrefix(path, "/dev/pts/") || slices.Contains(wholeHost[:], path) {
+		return ""
+	}
+	for _, set := range deviceSets {
+		if slices.ContainsFunc(set.patterns, func(pattern string) bool { ok, _ := filepath.Match(pattern, path); return ok }) {
+			return set.name
+		}
+	}
+	return path
+}
+
 func device(path string) (m mounts.Mount, err error) {
 	if slices.Contains(wholeHost[:], path) {
 		return m, errHostMemory

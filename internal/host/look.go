@@ -19,6 +19,9 @@ func Look(name string) (real string, on plan.OnHost) {
 	var st unix.Stat_t
 	if rest == "" && unix.Lstat(real, &st) == nil {
 		on.Exists, on.Socket = true, st.Mode&unix.S_IFMT == unix.S_IFSOCK
+		if st.Mode&unix.S_IFMT == unix.S_IFCHR {
+			on.Device = deviceName(real)
+		}
 	}
 	on.Root = os.Geteuid() == 0
 	may := mayAs

@@ -48,6 +48,7 @@ type OnHost struct {
 	// NoRead and NoWrite say that permissions refuse it without a sandbox too: the caller's, or with Root those of
 	// a root without privileges. Closed, with Root, says that others may not read it.
 	NoRead, NoWrite, Root, Closed bool
+	Device                        string // the value of --device that shows it; empty: it is no device that commands can have
 }
 
 // A Flag is a flag of nsrun run and the path that is its value.
@@ -256,6 +257,10 @@ func (s *Sandbox) flags(p *Place, on OnHost) {
 		}
 		return
 	}
+	if on.Device != "" && p.Cause == PrivateCause && p.At == "/dev" && !slices.Contains(ownDevices, p.Path) && !on.NoRead {
+		p.ReadWith = Flag{"--device", on.Device}
+		return
+	}
 	from, to := p.Path, p.Path
 	if on.Exists && !p.Read && !on.NoRead && s.opens(p, from) {
 		p.ReadWith = Flag{"--ro", from}
@@ -270,6 +275,9 @@ func (s *Sandbox) flags(p *Place, on OnHost) {
 		p.WriteWith = Flag{"--rw", to}
 	}
 }
+
+// ownDevices are those that every /dev of a sandbox has, but for that of the preset strict.
+var ownDevices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/console"}
 
 // kernels are file systems of the kernel, for which rules have no effect.
 var kernels = []string{"/proc", "/sys", "/dev"}

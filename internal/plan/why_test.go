@@ -99,6 +99,10 @@ func TestWhy(t *testing.T) {
 		{full, Policy{}, "/tmp/file", missing("/tmp"), "temporary, private /tmp"},
 		{full, Policy{}, "/run/user/7/bus", socket, "temporary, private /run, --allow-unix /run/user/7/bus"},
 		{full, Policy{}, "/dev/kvm", there, "temporary, private /dev"},
+		{full, Policy{}, "/dev/kvm", OnHost{Exists: true, Device: "kvm"}, "temporary, private /dev, --device kvm"},
+		{full, Policy{}, "/dev/kvm", OnHost{Exists: true, Device: "kvm", NoRead: true}, "temporary, private /dev"},
+		{full, Policy{}, "/dev/null", OnHost{Exists: true, Device: "/dev/null"}, "temporary, private /dev"},
+		{strict, Policy{Strict: true}, "/dev/kvm", OnHost{Exists: true, Device: "kvm"}, "temporary, private /dev, --device kvm"},
 		{full, Policy{}, "/proc/sys/x", there, "private /proc"},
 		{full, Policy{}, "/etc/resolv.conf", there, "read, network /etc/resolv.conf"},
 		// The home directory.
