@@ -11,8 +11,8 @@
 # make test-tools
 #              what developers do every day, natively and in a sandbox: more than 200 tasks
 # make test-kernels
-#              what nsrun does on other kernels (KERNELS="5.10 6.1 6.12 6.12-arm64"), in qemu; with
-#              PACKAGES="overlay nsexec", or all, their tests instead, which takes an hour and more
+#              what nsrun does on other kernels (KERNELS="5.10 6.1 6.12 6.12-arm64 6.12-initramfs"),
+#              in qemu; with PACKAGES="overlay nsexec", or all, their tests instead, which takes an hour and more
 # make test-containers
 #              what nsrun does in containers with settings of docker, podman and Kubernetes, and on
 #              other hosts (HOSTS="Docker* Linux"), with the attacks of assault_test.go; as root

@@ -10,12 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
@@ -452,10 +454,10 @@ func TestChrootedCaller(t *testing.T) {
 	testenv.NeedRoot(t)
 	dir := testenv.Dir(t)
 	testenv.Tree(t, dir, "secret", "root/inside", "root/exe", "root/dev/null", "root/proc/")
-	run := func(args ...string) string {
+	run := func(helper []string, args ...string) string {
 		t.Helper()
-		c := exec.Command(exe, append([]string{dir}, args...)...)
-		c.Env = append(os.Environ(), helperVars("chrooted")...)
+		c := exec.Command(exe, slices.Concat(helper[1:], []string{dir}, args)...)
+		c.Env = append(os.Environ(), helperVars(helper[0])...)
 		c.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
 		out, err := c.CombinedOutput()
 		if err != nil {
@@ -471,14 +473,25 @@ func TestChrootedCaller(t *testing.T) {
 				want = "mount /: " + mounts.ErrRootNoMount.Error() + "\n"
 			}
 			for _, plan := range []string{"host", "built"} {
-				if got := run(root, plan, form); got != want {
-					t.Errorf("the root is a %s, plan %s: %q", root, plan, got)
+				for _, helper := range [][]string{{"chrooted"}, {"fixed", "chrooted"}} {
+					if got := run(helper, root, plan, form); got != want {
+						t.Errorf("%q: the root is a %s, plan %s: %q", helper, root, plan, got)
+					}
 				}
 			}
 		})
-		if got := run(root, "control"); got != "inside\noutside\n" {
+		if got := run([]string{"chrooted"}, root, "control"); got != "inside\noutside\n" {
 			t.Errorf("the root is a %s, the control: %q", root, got)
 		}
+	}
+	if !features.Has(features.NewMountCalls) {
+		return // the classic form takes no directory
+	}
+	// Nobody climbs out of so many directories with one path.
+	dir = filepath.Join(dir, strings.Repeat("d/", 1400))
+	testenv.Tree(t, dir, "root/inside", "root/exe", "root/dev/null", "root/proc/")
+	if got := run([]string{"chrooted"}, "directory", "built", "new"); !strings.HasPrefix(got, "prepare /..: invalid argument (too many directories") {
+		t.Errorf("a deep root: %q", got)
 	}
 }
 

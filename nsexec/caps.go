@@ -32,6 +32,11 @@ var capNames = [...]string{
 	"checkpoint_restore",
 }
 
+// admin reports whether the command may have CAP_SYS_ADMIN in the user namespace that the mounts belong to.
+func (c *Cmd) admin() bool {
+	return !c.nests() && (c.opt.KeepCapabilities || c.Capabilities&(1<<unix.CAP_SYS_ADMIN) != 0)
+}
+
 // AllCapabilities returns the capabilities that this kernel knows.
 func AllCapabilities() (set Capabilities) {
 	for n := range maxCaps {

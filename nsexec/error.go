@@ -141,8 +141,10 @@ func explain(e *Error) string {
 		why = "the root directory lies in itself; try: run nsrun outside of the chroot"
 	case e.Op == "supervise" && errno == syscall.EBUSY:
 		why = "the kernel allows one listener of seccomp_unotify(2) for a process, and a sandbox or container around this one has it; try: run nsrun outside of it"
+	case e.Op == "prepare" && errno == syscall.EINVAL && e.Path == "/..":
+		why = "too many directories are above the root directory; try: run nsrun outside of the chroot"
 	case e.Op == "prepare" && errno == syscall.EINVAL:
-		why = "the root file system is an initramfs, which the kernel lets nobody replace; try: mount --rbind / /mnt && cd /mnt && mount --move . / && exec chroot . sh, and nsrun there"
+		why = "the root file system is an initramfs, which the sandbox's root can only cover, and a command with CAP_SYS_ADMIN could unmount that; try: --cap-drop CAP_SYS_ADMIN"
 	case e.Op == StepOverlay && errno == syscall.EINVAL:
 		why = "a lower directory has another mount inside, which a user namespace may not uncover; or the file system of the upper directory cannot hold an overlay's changes"
 	case e.Op == StepOverlay && errno == syscall.ELOOP:

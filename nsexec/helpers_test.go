@@ -31,6 +31,7 @@ func init() {
 		"files": helpFiles, "group": helpGroup, "chrooted": helpChrooted, "climb": helpClimb,
 		"hold": helpHold, "victim": helpVictim, "scan": helpScan, "abstract": helpAbstract,
 		"elevated": helpElevated, "effective": helpEffective, "setid": helpSetID, "chown": helpChown, "ping": helpPing, "port": helpPort, "userns": helpUserns, "usernsattack": helpUsernsAttack,
+		"fixed": helpFixed, "covered": helpCovered, "leave": helpLeave, "leaveattack": helpLeaveAttack,
 		"reaper": helpReaper, "refused": helpRefused,
 		"counter": helpCounter,
 		"stop":    helpStop,

@@ -191,6 +191,7 @@ func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, 
 		}
 	}
 	if c.opt.Confinement == nil {
+		o.Admin = c.admin()
 		if err := mountprog.Compile(b, c.Mounts, o); err != nil {
 			return err
 		}

@@ -231,8 +231,10 @@ func TestErrorText(t *testing.T) {
 			Op: "dev", Path: "/dev/null", Err: syscall.ENOENT},
 		"supervise: device or resource busy (the kernel allows one listener of seccomp_unotify(2) for a process, and a sandbox or container around this one has it; try: run nsrun outside of it)": {
 			Op: "supervise", Err: syscall.EBUSY},
-		"prepare /: invalid argument (the root file system is an initramfs, which the kernel lets nobody replace; try: mount --rbind / /mnt && cd /mnt && mount --move . / && exec chroot . sh, and nsrun there)": {
+		"prepare /: invalid argument (the root file system is an initramfs, which the sandbox's root can only cover, and a command with CAP_SYS_ADMIN could unmount that; try: --cap-drop CAP_SYS_ADMIN)": {
 			Op: "prepare", Path: "/", Err: syscall.EINVAL},
+		"prepare /..: invalid argument (too many directories are above the root directory; try: run nsrun outside of the chroot)": {
+			Op: "prepare", Path: "/..", Err: syscall.EINVAL},
 		"remount /x: invalid argument (not a mount point)": {Op: "remount", Path: "/x", Err: syscall.EINVAL},
 		"tmpfs /x: too many levels of symbolic links (a symbolic link is there)": {
 			Op: "tmpfs", Path: "/x", Err: syscall.ELOOP},

@@ -40,6 +40,9 @@ type Options struct {
 	// the sandbox can open, for KindBlock. Zero: they are made, and are the sandbox's.
 	Masks int
 
+	// Admin says that the command may have CAP_SYS_ADMIN where the mounts belong to: see cover.go.
+	Admin bool
+
 	// Attached adds operations after the layers are attached, before all others. Nil: none.
 	Attached func()
 
@@ -90,6 +93,7 @@ const (
 	msBind            = 0x1000
 	msMove            = 0x2000
 	msRec             = 0x4000
+	msUnbindable      = 0x20000
 	msPrivate         = 0x40000
 	msSlave           = 0x80000
 	mntDetach         = 0x2
@@ -261,8 +265,10 @@ func (c *compiler) prepare(p mounts.Plan) {
 		base = c.newBase(hidden)
 	}
 	if !c.o.UserNamespace {
+		c.Step("prepare", "/..")
 		c.climb(host, base)
 		c.Call(prog.SysMount, prog.Null, c.String("/"), prog.Null, prog.Int(msRec|msSlave), prog.Null)
+		c.Step("prepare", "/")
 	}
 	c.base = c.stackRoot(base)
 	for _, name := range [...]string{"h", "r"} {
@@ -281,7 +287,7 @@ func (c *compiler) prepare(p mounts.Plan) {
 		c.Call(prog.SysMknodat, c.base.Arg(), c.String("f"), prog.Int(sIFREG), prog.Int(0))
 	}
 	c.Call(prog.SysFchdir, c.base.Arg())
-	c.Call(prog.SysPivotRoot, c.String("."), c.String("h"))
+	c.replace(host)
 	c.Call(prog.SysFchdir, host.Arg())
 	c.Call(prog.SysChroot, c.String("."))
 	c.Close(host)

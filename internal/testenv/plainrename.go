@@ -12,8 +12,6 @@ import (
 // PlainRename lets renameat2 fail for good where it has flags, as file systems do that know none: in this thread and
 // what it makes, or in all threads of the process.
 func PlainRename(all bool) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	const load, equal, ret = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, unix.BPF_RET | unix.BPF_K
 	const flags = 16 + 4*8 // the offset of the fifth argument
 	prog := []unix.SockFilter{
@@ -24,6 +22,13 @@ func PlainRename(all bool) error {
 		{Code: ret, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EINVAL)},
 		{Code: ret, K: unix.SECCOMP_RET_ALLOW},
 	}
+	return filter(prog, all)
+}
+
+// filter installs a seccomp filter in this thread, or in all threads of the process.
+func filter(prog []unix.SockFilter, all bool) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}

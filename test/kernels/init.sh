@@ -39,8 +39,12 @@ tests() {
 			echo "skip tests of $tests: no seccomp notification"
 			continue
 		fi
-		[ "$tests" = netpolicy-broker ] && only='TestLocal|TestWithoutLandlock|TestExchange' || only=.
-		if out=$(cd /tmp && NSRUN_TEST_ONCE=1 timeout 900 "/test/$tests" -test.run "$only" -test.skip "$skip" 2>&1); then
+		case $tests in
+		netpolicy-broker) only='TestLocal|TestWithoutLandlock|TestExchange' once=1 ;;
+		nsexec) only=TestFixedRoot once= ;;
+		*) only=. once=1 ;;
+		esac
+		if out=$(cd /tmp && NSRUN_TEST_ONCE=$once timeout 900 "/test/$tests" -test.run "$only" -test.skip "$skip" 2>&1); then
 			echo "ok tests of $tests"
 		else
 			echo "FAIL tests of $tests: $(echo "$out" | grep -E '^ *--- FAIL|_test.go' | head -8 | tr '\n' ';')"
@@ -80,6 +84,8 @@ else
 	echo "skip user: AppArmor: this kernel does not restrict user namespaces by it"
 fi
 tests internal-sys netpolicy-broker
+# Where the root is an initramfs, the root of a sandbox covers it.
+grep -q ' / / .* rootfs ' /proc/self/mountinfo && tests nsexec
 echo 'all done'
 sync
 busybox poweroff -f

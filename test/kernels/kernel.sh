@@ -1,9 +1,10 @@
 # Sourced by run.sh: Debian's kernels and packages, by name. $cache is where they are kept.
 #
-# A VERSION is that of a kernel, with -arm64 behind it for that architecture: 6.1, 6.12-arm64.
+# A VERSION is that of a kernel, with -arm64 behind it for that architecture: 6.1, 6.12-arm64. With -initramfs behind it,
+# the root file system is an initramfs: 6.12-initramfs.
 
 # arch_of VERSION prints the architecture.
-arch_of() { case $1 in *-arm64) echo arm64 ;; *) echo amd64 ;; esac; }
+arch_of() { case $1 in *-arm64*) echo arm64 ;; *) echo amd64 ;; esac; }
 
 # apt_of RELEASE ARCH prints the options with which apt works on that release of Debian alone.
 apt_of() {
@@ -68,6 +69,7 @@ downloaded_in() {
 
 # kernel VERSION prints where that kernel lies, unpacked, with its modules.
 kernel() {
+	set -- "${1%-initramfs}"
 	local arch release package to=$cache/$1
 	arch=$(arch_of "$1")
 	package=linux-image-cloud-$arch

@@ -2,8 +2,8 @@
 # Usage: run.sh NSRUN [VERSION...]
 #
 # Boots Debian's kernels in qemu, and runs what guest.sh says there, as root and as an ordinary user, and
-# tests of packages that ask the kernel. Prints one line for each kernel. A VERSION is 6.1, or 6.12-arm64. In the
-# environment:
+# tests of packages that ask the kernel. Prints one line for each kernel. A VERSION is 6.1, 6.12-arm64, or 6.12-initramfs,
+# where nothing is mounted over the first root file system. In the environment:
 #
 #	NSRUN_KERNELS         where packages are kept
 #	NSRUN_KERNEL_LOGS     a directory for what the kernels print
@@ -48,7 +48,7 @@ root() {
 	else
 		base "$root" "$1" >&2 || return 1
 		[ "$1" != amd64 ] || apparmor "$root" >&2 || echo "SKIPPED: no programs of AppArmor can be had here" >&2
-		for package in internal/sys netpolicy/broker; do
+		for package in internal/sys netpolicy/broker nsexec; do
 			CGO_ENABLED=0 GOARCH=$1 go test -vet=off -c -o "$root/test/${package//\//-}" "./$package" >/dev/null
 		done
 	fi
@@ -74,10 +74,10 @@ machine() {
 
 # boot VERSION DIR ROOT: what it prints is in $logs/VERSION.log.
 boot() {
-	local first=$work/first-$1 image=$work/image-$1 root=$3 arch version modules console=ttyS0 apparmor=
+	local first=$work/first-$1 image=$work/image-$1 root=$3 arch version modules console=ttyS0 apparmor= init=/init drive=()
 	arch=$(arch_of "$1")
 	[ "$arch" = amd64 ] || console=ttyAMA0
-	[ "$1" != 6.12 ] || apparmor=apparmor, # the first one here that restricts user namespaces
+	[ "${1%-initramfs}" != 6.12 ] || apparmor=apparmor, # the first one here that restricts user namespaces
 	mkdir -p "$first/bin" "$first/modules" "$first/mnt" "$first/dev"
 	cp "$root/bin/busybox" "$first/bin/"
 	ln -s busybox "$first/bin/sh"
@@ -87,7 +87,6 @@ boot() {
 	printf '%s\n' '#!/bin/busybox sh' 'busybox mount -t devtmpfs none /dev' 'while read m; do busybox insmod /modules/$m; done </list' \
 		'busybox mount -t ext4 /dev/vda /mnt' 'exec busybox switch_root /mnt /test/init.sh' >"$first/init"
 	chmod 755 "$first/init"
-	(cd "$first" && find . | cpio -o -H newc --quiet) >"$work/initrd-$1"
 	modules=$root/lib/modules
 	rm -rf "$modules"
 	mkdir -p "$modules/$version/kernel/fs" "$modules/$version/kernel/drivers/block"
@@ -98,14 +97,21 @@ boot() {
 		cp -r "$2/lib/modules/$version/kernel/fs"/{overlayfs,fat,nls,fuse} "$modules/$version/kernel/fs/"
 		cp "$2/lib/modules/$version/kernel/drivers/block/loop.ko" "$modules/$version/kernel/drivers/block/" 2>/dev/null || true
 	fi
-	truncate -s "$size" "$image"
-	mke2fs -q -F -t ext4 -E root_owner=0:0 -d "$root" "$image"
+	case $1 in
+	*-initramfs) first=$root init=/test/init.sh ;;
+	*)
+		truncate -s "$size" "$image"
+		mke2fs -q -F -t ext4 -E root_owner=0:0 -d "$root" "$image"
+		drive=(-drive "file=$image,format=raw,if=virtio,cache=unsafe")
+		;;
+	esac
+	(cd "$first" && find . | cpio -o -H newc -R 0:0 --quiet) >"$work/initrd-$1"
 	# shellcheck disable=SC2046
 	timeout "${NSRUN_KERNEL_SECONDS:-1500}" $(machine "$arch") -accel tcg,thread=multi -smp 2 \
 		-m 1536 -display none -no-reboot -nodefaults -kernel "$2"/boot/vmlinuz-* -initrd "$work/initrd-$1" \
-		-append "console=$console quiet panic=-1 lsm=landlock,lockdown,yama,integrity,${apparmor}bpf ${NSRUN_KERNEL_OPTIONS:-}" \
-		-drive "file=$image,format=raw,if=virtio,cache=unsafe" -serial "file:$logs/$1.log" || true
-	rm -f "$image"
+		-append "console=$console quiet panic=-1 lsm=landlock,lockdown,yama,integrity,${apparmor}bpf rdinit=$init ${NSRUN_KERNEL_OPTIONS:-}" \
+		"${drive[@]}" -serial "file:$logs/$1.log" || true
+	rm -f "$image" "$work/initrd-$1"
 }
 
 failed=0
