@@ -199,12 +199,28 @@ func TestDiskLimit(t *testing.T) {
 		{"the playground", "disk", flood + " >~/playground/x", 0},
 		{"a closed directory of the playground", "disk", "mkdir ~/playground/d; cd ~/playground/d; chmod 0300 .; " + flood + " >x", 0},
 		{"inodes in the playground", "inodes", "i=0; while :; do mkdir ~/playground/$i; i=$((i+1)); done", 0},
+		{"a file that is only mapped", "disk", `/usr/bin/python3 -c 'import ctypes, os, time
+f = os.open("x", os.O_CREAT | os.O_RDWR); os.unlink("x"); os.ftruncate(f, 64 << 20)
+c = ctypes.CDLL(None); c.mmap.restype = ctypes.c_void_p # that of Python keeps the file open
+p = c.mmap(None, ctypes.c_size_t(64 << 20), 3, 1, f, ctypes.c_long(0)); os.close(f); ctypes.memset(p, 1, 64 << 20)
+time.sleep(1000)'`, 0},
+		{"a file in a socket", "disk", `/usr/bin/python3 -c 'import os, socket, time
+f = os.open("x", os.O_CREAT | os.O_RDWR); os.unlink("x"); a, b = socket.socketpair()
+for i in range(12): os.write(f, bytes(1 << 20))
+socket.send_fds(a, [b"x"], [f]); os.close(f)
+f = os.open("y", os.O_CREAT | os.O_RDWR); os.unlink("y")
+for i in range(12): os.write(f, bytes(1 << 20))
+time.sleep(1000)'`, 0},
 		{"in the back", "disk", "(" + flood + " >x &); sleep 1000", 0},
 		{"inodes", "inodes", "i=0; while :; do : >$i; i=$((i+1)); done", 0},
 		{"directories", "inodes", "i=0; while :; do mkdir -p $i/d/d/d/d/d/d/d/d/d; i=$((i+1)); done", overlay.EngineCopy},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+			const py = "/usr/bin/python3"
+			if _, err := os.Stat(py); err != nil && strings.Contains(c.command, py) {
+				testenv.Skip(t, "python3", err.Error())
+			}
 			config := nsrun.Config{Project: testenv.Dir(t), StateDir: testenv.Dir(t), Engine: c.engine, After: nsrun.Discard, Playground: testenv.Dir(t)}
 			testenv.Tree(t, config.Playground, "old: of a command before")
 			needFor(t, config)

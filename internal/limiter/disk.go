@@ -100,10 +100,11 @@ func (w *diskWatch) reached(r Reading) bool {
 	grownBytes, grownFiles := r.UsedBytes-w.first.UsedBytes, r.UsedFiles-w.first.UsedFiles
 	if w.bytes > 0 && r.Bytes <= w.bytes && grownBytes > w.bytes || w.files > 0 && r.Files <= w.files && grownFiles > w.files {
 		// The file system has grown by more than the limit. Either others wrote that, or the command wrote it
-		// where it cannot be found: to files without a name, or to directories that it closed.
+		// where it cannot be found: to files without a name, or to directories that it closed. What it has
+		// only mapped, or sent through a socket, nobody can measure.
 		bytes, files, lacks := w.systems.unnamed(w.pid)
 		r.Bytes, r.Files = r.Bytes+bytes, r.Files+files
-		if r.Partial || lacks != nil {
+		if r.Partial || lacks != nil || hidesFiles(w.pid) {
 			r.Bytes, r.Files = max(r.Bytes, grownBytes), max(r.Files, grownFiles)
 		}
 	}

@@ -77,6 +77,21 @@ func (w *usageWatch) inFlight(proc string) (some bool) {
 	return some
 }
 
+// hidesFiles reports whether a process, or one of its descendants, may hold files without a name that none of them has
+// open: it has mapped one, or nobody has received it yet.
+func hidesFiles(pid int) (some bool) {
+	var w usageWatch
+	lacks := tree(pid, func(proc string) (more bool) {
+		for line := range bytes.Lines(w.read(memoryOf(proc) + "/maps")) {
+			fields := strings.Fields(string(line))
+			some = some || len(fields) > 6 && fields[len(fields)-1] == "(deleted)" && !unnamedMemory(fields[5])
+		}
+		some = some || w.inFlight(proc)
+		return !some
+	})
+	return some || lacks != nil || w.lacks != nil
+}
+
 // memoryOf returns the directory in /proc in which a process's memory is seen. It is a thread's if the first thread has
 // ended.
 func memoryOf(proc string) string {
