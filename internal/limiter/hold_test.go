@@ -12,7 +12,12 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	if name := os.Getenv(apartEnv); name != "" {
+		os.Exit(holdApart(name))
+	}
+	testenv.Main(m)
+}
 
 // hold holds a limit of processes and one of memory in cgroups.
 func hold(t *testing.T, h *Host) *Hold {

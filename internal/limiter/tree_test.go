@@ -3,9 +3,11 @@
 package limiter
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"testing"
@@ -80,34 +82,64 @@ func TestRootOfAnother(t *testing.T) {
 	_ = cmd.Wait()
 }
 
+// apartEnv has the name of a file that the test binary holds without a name, in one thread only: see TestThreadsFiles.
+const apartEnv = "LIMITER_TEST_APART"
+
+const apartSize = 1 << 20
+
+// holdApart holds a file in a thread that has a table of descriptors of its own, until standard input ends. It is a
+// process of its own, because such a table stays if the thread is the first one.
+func holdApart(name string) int {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil || os.Remove(name) != nil {
+		return 1
+	}
+	if _, err := f.Write(make([]byte, apartSize)); err != nil {
+		return 1
+	}
+	apart := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		apart <- unix.Unshare(unix.CLONE_FILES)
+		select {}
+	}()
+	if err := <-apart; err != nil || f.Close() != nil {
+		return 1
+	}
+	fmt.Println("ready")
+	_, _ = os.Stdin.Read(make([]byte, 1))
+	return 0
+}
+
 // TestThreadsFiles: a file without a name counts if only one thread has it open, in a table of descriptors of its own. As
 // long as the table is that of all threads, it is read once.
 func TestThreadsFiles(t *testing.T) {
-	const size = 1 << 20
-	self := os.Getpid()
-	f, err := os.CreateTemp(testenv.Dir(t), "f")
-	if err != nil || os.Remove(f.Name()) != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Write(make([]byte, size)); err != nil {
-		t.Fatal(err)
-	}
-	if dirs := tables("/proc/" + strconv.Itoa(self)); len(dirs) != 1 {
+	testenv.Leaks(t)
+	if dirs := tables("/proc/" + strconv.Itoa(os.Getpid())); len(dirs) != 1 {
 		t.Errorf("one table: %q", dirs)
 	}
-	apart, measured := make(chan error), make(chan bool)
-	go func() {
-		runtime.LockOSThread() // for ever: the thread ends with this function
-		apart <- unix.Unshare(unix.CLONE_FILES)
-		<-measured
-	}()
-	err = <-apart
-	defer close(measured)
-	if err != nil || f.Close() != nil {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), apartEnv+"="+filepath.Join(testenv.Dir(t), "f"))
+	in, err := cmd.StdinPipe()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if bytes, _, lacks := new(fileSystems).unnamed(self); bytes < size || lacks != nil {
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Errorf("the process does not hold the file: %q", line)
+	}
+	if bytes, _, lacks := new(fileSystems).unnamed(cmd.Process.Pid); bytes < apartSize || lacks != nil {
 		t.Errorf("%d bytes, %v", bytes, lacks)
+	}
+	_ = in.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 
