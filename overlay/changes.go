@@ -95,7 +95,7 @@ func (s *Session) prepare(w *tree.Walk, i int) (err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w.Created = s.meta.Created.UnixNano()
+	w.Created = s.meta.Began()
 	r := s.meta.Roots[i]
 	w.Base = tree.Ownership{Mode: r.Mode, UID: r.UID, GID: r.GID}
 	for _, st := range s.meta.Settled {

@@ -183,7 +183,7 @@ func (c *commit) differs(at store.Place, st tree.Stat, came bool) bool {
 	if c.tx != nil {
 		st.Ctime = c.tx.Doors.CTimes.Before(at, st.Ctime)
 	}
-	if st.Ctime <= c.s.meta.Created.UnixNano() && !came {
+	if st.Ctime <= c.s.meta.Began() && !came {
 		return false
 	}
 	if own, ok := c.ledger.At[at]; ok && own.Lower == st.Ctime {

@@ -145,6 +145,11 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 
 // makeUppers makes the directories or copies that the command will write to, for each root.
 func (s *Session) makeUppers(ctx context.Context) error {
+	if s.meta.Engine == store.Copy {
+		if err := s.awaitSince(ctx); err != nil {
+			return err
+		}
+	}
 	for i := range s.meta.Roots {
 		if s.meta.Engine != store.Copy {
 			if err := s.makeUpper(i); err != nil {
@@ -280,6 +285,15 @@ func (s *Session) makeUpper(i int) error {
 			_ = up.SetXattrs(x)
 		}
 		low.Close()
+	}
+	project := st
+	if len(s.below) > 0 {
+		if project, err = s.projectRoot(i); err != nil {
+			return err
+		}
+	}
+	if err := s.noteSince(project); err != nil {
+		return err
 	}
 	if err := up.Chmod(st.Perm()); err != nil {
 		return err

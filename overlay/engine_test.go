@@ -419,4 +419,20 @@ func TestFAT(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	// The steps of its clock are two seconds long: what was changed right after the beginning is a conflict, and
+	// nothing else is.
+	outside(t, dir+"/fat/project", `echo a >late; echo a >before`)
+	s, err := Create(Options{Roots: []string{dir + "/fat/project"}, Dir: dir + "/state"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	outside(t, dir+"/fat/project", `echo mine >late`)
+	sandbox(t, s, `echo b >late; echo b >before`)
+	err = s.Commit(t.Context())
+	if ce, ok := errors.AsType[*ConflictError](err); !ok || len(ce.Conflicts) != 1 || ce.Conflicts[0].Path != "late" {
+		t.Errorf("changed right after the beginning: %v", err)
+	}
+	if err := s.Remove(); err != nil {
+		t.Error(err)
+	}
 }

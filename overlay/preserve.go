@@ -240,7 +240,7 @@ func (b *kept) sidesOf(s *Session) func(root int) (up, low tree.Tree, err error)
 // touched reports whether the project's object was changed since the session began. Changes by the session itself do
 // not count, nor do those that the command saw when it began.
 func (s *Session) touched(at store.Place, st tree.Stat) bool {
-	return st.Ctime > s.meta.Created.UnixNano() && !s.settledAt(at, st.Ctime) && !s.saw(at, st.Ctime)
+	return st.Ctime > s.meta.Began() && !s.settledAt(at, st.Ctime) && !s.saw(at, st.Ctime)
 }
 
 // settledAt reports whether nsrun itself caused a ctime in the project.

@@ -197,6 +197,14 @@ if [ "$who" = root ] && mkdir -p /mnt/fat && mount -t vfat -o loop /test/fat.img
 		[ "$(cat a b)" = "$(printf 'changed\nb')" ] && [ ! -e l ]
 	}
 	try "FAT" fat
+	# Its clock has steps of two seconds.
+	late() {
+		echo a >late
+		HOME=/mnt/fat/home XDG_STATE_HOME=/mnt/fat/home nsrun run --keep -- sh -c 'echo changed >late'
+		echo mine >late
+		! HOME=/mnt/fat/home XDG_STATE_HOME=/mnt/fat/home nsrun commit -q && [ "$(cat late)" = mine ]
+	}
+	try "FAT, a conflict" late
 	cd "$HOME/project" && umount /mnt/fat
 else
 	[ "$who" = user ] || echo "skip $who: FAT: it cannot be mounted"

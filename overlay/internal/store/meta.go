@@ -45,7 +45,8 @@ const (
 // Meta is the content of a session's meta file.
 type Meta struct {
 	Version int       `json:"version"`
-	Created time.Time `json:"created"` // by the clock that stamps files
+	Created time.Time `json:"created"`         // by the clock that stamps files
+	Since   int64     `json:"since,omitempty"` // see Began; 0: Created
 	Command []Text    `json:"command,omitempty"`
 	State   State     `json:"state"`
 	Roots   []Root    `json:"roots"`
@@ -67,6 +68,15 @@ type Meta struct {
 
 	// Dropped are the drops that were not taken back, in order.
 	Dropped []Dropped `json:"dropped,omitempty"`
+}
+
+// Began is the time, in nanoseconds since 1970, after which the ctime is of what was changed in the project since the
+// session began.
+func (m *Meta) Began() int64 {
+	if m.Since != 0 {
+		return m.Since
+	}
+	return m.Created.UnixNano()
 }
 
 // Root is a root, and the attributes of its upper directory when it was made, because

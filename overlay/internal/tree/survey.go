@@ -21,12 +21,16 @@ type Survey struct {
 	Keep  bool     // a later listing can use it, see Still
 }
 
+// ClockStep is in how long steps file systems count at most that have no fractions of a second. Each such step ends where
+// a step of this length ends.
+const ClockStep = 2 * time.Second
+
 // SurveyAge returns how long before a survey the root must have changed last, at ctime, so that a later change gets
 // another time: some file systems count in steps of two seconds. Those that count fractions of a second take the time of
 // the last tick of the clock, at most 10 ms ago. It is a variable for tests.
 var SurveyAge = func(ctime int64) time.Duration {
 	if ctime%int64(time.Second) == 0 {
-		return 2 * time.Second
+		return ClockStep
 	}
 	return 100 * time.Millisecond
 }

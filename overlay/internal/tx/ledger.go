@@ -202,7 +202,7 @@ func (t *Tx) NoteDoors(l *Ledger) error {
 	}
 	for at, list := range t.Doors.CTimes {
 		own, ok := l.At[at]
-		if ok && slices.Contains(list, own.Lower) || !ok && list[0] <= t.s.Meta().Created.UnixNano() {
+		if ok && slices.Contains(list, own.Lower) || !ok && list[0] <= t.s.Meta().Began() {
 			own.Lower = list[len(list)-1]
 			l.Set(at, own)
 		}
