@@ -414,8 +414,8 @@ _nsrun_flags() {
 	ls) flags='--all --json -q --size' rest=() ;;
 	show) flags='--json' rest=(session) ;;
 	diff) flags='--color --name-status --patch --stat' rest=(session path+) ;;
-	review) flags='--allow-special' rest=(session) ;;
-	commit) flags='--allow-exec --allow-special --exclude --merge --ours -q --theirs' rest=(session path+) ;;
+	review) flags='--allow-special --allow-unsynced' rest=(session) ;;
+	commit) flags='--allow-exec --allow-special --allow-unsynced --exclude --merge --ours -q --theirs' rest=(session path+) ;;
 	discard) flags='-q' rest=(session+) ;;
 	drop) flags='-q' rest=(session path+) ;;
 	undo) flags='--force -q' rest=(session) ;;

@@ -946,11 +946,13 @@ function __nsrun_flags -a verb
 			'--stat	print how many lines changed in each file'
 	case review
 		printf '%s\n' \
-			'--allow-special	also commit setuid files, device nodes, FIFOs and the like'
+			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
+			'--allow-unsynced	commit although files may be cut off, because the machine was restarted before the session was on disk'
 	case commit
 		printf '%s\n' \
 			'--allow-exec	also commit files that would run later, such as hooks and editor settings' \
 			'--allow-special	also commit setuid files, device nodes, FIFOs and the like' \
+			'--allow-unsynced	commit although files may be cut off, because the machine was restarted before the session was on disk' \
 			'--exclude	leave out a path, a pattern, or a name in any directory (repeatable)' \
 			'--merge	if both sides changed a text, merge the changes; =PATH limits it to that path (repeatable)' \
 			'--ours	if both sides changed a file, keep the project\'s version; =PATH limits it to that path (repeatable)' \

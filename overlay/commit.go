@@ -42,6 +42,9 @@ func (s *Session) CommitWith(ctx context.Context, o CommitOptions) (err error) {
 	if err := s.checkBase(op); err != nil {
 		return err
 	}
+	if err := s.checkSynced(op, o.AllowUnsynced); err != nil {
+		return err
+	}
 	err = s.commit(ctx, o)
 	if errors.Is(err, unix.EXDEV) && !s.log.Far {
 		if _, half := errors.AsType[*CommitError](err); !half {

@@ -107,7 +107,7 @@ func (s *Session) finishDiscard() (what string, err error) {
 		s.setLoaded(&m)
 	}
 	for _, name := range [...]string{goneName, "upper", "work", store.MemName, tree.PackedName, tree.PackingName,
-		tree.PackedOld, copiedName, copyingName, store.ScratchName, baseName} {
+		tree.PackedOld, copiedName, copyingName, store.ScratchName, baseName, store.UnsyncedName} {
 		if err := tree.RemoveTree(s.dir, name); err != nil {
 			return what, fmt.Errorf("remove %s: %w", name, err)
 		}

@@ -100,6 +100,10 @@ var (
 	// yet.
 	ErrBaseKept = errors.New("commit that first")
 
+	// ErrUnsynced is wrapped by Commit if the machine was restarted, perhaps by a power failure, before the session was
+	// on disk (Close): files in it may be cut off or empty. See CommitOptions.AllowUnsynced.
+	ErrUnsynced = errors.New("the machine was restarted before the session was on disk; files in it may be cut off")
+
 	// ErrMoved is wrapped if somebody replaced an object while it was being read.
 	ErrMoved = tree.ErrMoved
 )

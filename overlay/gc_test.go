@@ -76,11 +76,8 @@ func newHeap(t *testing.T) heap {
 				t.Fatal(err)
 			}
 		}
-		if has("old") {
-			if !has("no file") {
-				age(data)
-			}
-			age(s.Dir())
+		if has("old") && !has("no file") {
+			age(data)
 		}
 		if has("private") { // which an owner would not do
 			if err := os.Chmod(s.Dir(), 0o777); err != nil {
@@ -91,6 +88,9 @@ func newHeap(t *testing.T) heap {
 			t.Cleanup(func() { _ = s.Close() })
 		} else {
 			_ = s.Close()
+		}
+		if has("old") {
+			age(s.Dir())
 		}
 	}
 	for _, label := range []string{"half old", "half new", "half without lock new", "gone old", "gone without lock old"} {

@@ -23,6 +23,9 @@ type Info struct {
 	Undo    Deed
 	Decided time.Time
 
+	// Unsynced says that files in it may be cut off, see ErrUnsynced.
+	Unsynced bool
+
 	// Interrupted says that an operation on the session was interrupted, and could be neither finished nor rolled
 	// back: Recover says why.
 	Interrupted bool

@@ -13,7 +13,8 @@ import (
 )
 
 // Mounts returns one overlay or bind for each root, for a mounts.Plan: each root appears at its own
-// path, and writes there go to the session. They may need the descriptors that Layers returns.
+// path, and writes there go to the session. They may need the descriptors that Layers returns. The mounts can be mounted
+// once. For another command, call Mounts again when they are unmounted.
 //
 // The mounts have paths, which are looked up again when the sandbox is set up. If a root's path leads
 // elsewhere by then, because a user who can rename its parent directories did so, that is an error.
@@ -21,6 +22,12 @@ func (s *Session) Mounts() []mounts.Mount {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []mounts.Mount
+	if s.lock != nil && s.meta.Engine == store.Overlay {
+		if s.mounted {
+			_ = s.clearWork() // else mounting them fails
+		}
+		s.mounted = true
+	}
 	if s.mem != nil {
 		list = append(list, mounts.Layer(0, s.areaPath()))
 	}
@@ -36,7 +43,7 @@ func (s *Session) Mounts() []mounts.Mount {
 			m = mounts.Bind(r.Upper, r.Path)
 		} else {
 			m = mounts.Overlay(r.Path, r.Upper, r.Work, s.lowerPaths(i)...)
-			m.Same = id
+			m.Same, m.Volatile = id, s.volatile
 		}
 		m.Onto = id
 		list = append(list, m)

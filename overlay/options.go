@@ -43,6 +43,9 @@ type CommitOptions struct {
 	// session, except those that Paths names exactly, not by a pattern or a directory above.
 	AllowExec bool
 
+	// AllowUnsynced also commits a session of which files may be cut off. False: the error is ErrUnsynced.
+	AllowUnsynced bool
+
 	// Progress is called now and then, from one goroutine. Nil: it is not.
 	Progress func(Progress)
 }

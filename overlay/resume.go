@@ -53,7 +53,6 @@ func (s *Session) ResumeContext(ctx context.Context, command []string) (err erro
 		if s.stored() {
 			continue
 		}
-		// The kernel empties the work directory of an overlay that was used before.
 		for _, name := range []string{"work", store.WorkName(i)} {
 			if err := s.dir.Mkdir(name); err != nil && err != unix.EEXIST {
 				return fail(r.Work, err)
@@ -63,6 +62,13 @@ func (s *Session) ResumeContext(ctx context.Context, command []string) (err erro
 	if err := s.rearm(ctx); err != nil {
 		return fail(s.path, err)
 	}
+	if err := s.clearWork(); err != nil {
+		return fail(s.path, err)
+	}
+	s.mu.Lock()
+	s.mounted = false
+	s.beginUnsynced()
+	s.mu.Unlock()
 	s.fresh = false
 	s.holdIndexes()
 	s.noteWritten()

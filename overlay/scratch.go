@@ -69,7 +69,10 @@ func (s *Session) ClearScratch() (err error) {
 		return &Error{Op: "clear scratch directory", Path: s.path, Err: err}
 	}
 	s.cleared = true
-	return nil
+	if err = s.clearWork(); err == nil {
+		s.mounted = false
+	}
+	return err
 }
 
 // DropScratch removes what was written to scratch overlays (see Scratch). None of them may be in use.

@@ -80,6 +80,9 @@ type Session struct {
 	cleared bool // nothing was written to any pair
 	reused  bool // the directories were a Spare's
 
+	volatile bool // see beginUnsynced
+	mounted  bool // Mounts was called since the work directories were cleared
+
 	held []Change // see Held
 
 	unmounted unmount // see MountedUntil; under work
@@ -172,15 +175,26 @@ func (u unmount) await(ctx context.Context) error {
 	}
 }
 
-// Close releases the session's lock and descriptors. Its changes stay. Closing again does nothing.
-func (s *Session) Close() error {
+// Close releases the session's lock and descriptors. Its changes stay, and are on disk when it returns; it can wait for
+// the disk as long as fsync(2). After an error they may not be on disk yet, see ErrUnsynced. Closing again does nothing.
+func (s *Session) Close() (err error) {
 	s.work.Lock()
 	defer s.work.Unlock()
 	_ = s.unmounted.await(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.removeOwn()
+	err = s.sync()
 	s.release()
-	return nil
+	return err
+}
+
+// removeOwn removes what no other command needs.
+func (s *Session) removeOwn() {
+	if s.lock != nil {
+		_ = s.clearWork()
+		_ = tree.RemoveTree(s.dir, store.ScratchName)
+	}
 }
 
 func (s *Session) release() {
@@ -189,13 +203,7 @@ func (s *Session) release() {
 	}
 	s.lower = make([]*tree.Handle, len(s.lower))
 	s.dropIndexes()
-	if s.lock != nil {
-		// overlayfs leaves a directory that its owner can neither enter nor remove with rm.
-		for i := range s.roots {
-			_ = tree.RemoveTree(s.dir, store.WorkName(i)+"/work")
-		}
-		_ = tree.RemoveTree(s.dir, store.ScratchName)
-	}
+	s.removeOwn()
 	s.armed = false
 	s.closeMem()
 	s.book.Close()
@@ -325,6 +333,9 @@ func (s *Session) Info() Info {
 	}
 	if info.Undo = lastDeed(s.meta); info.Undo != NoDeed {
 		info.Decided = s.decided()
+	}
+	if s.dir != nil && s.meta.State == store.Kept {
+		_, info.Unsynced = store.Unsynced(s.dir)
 	}
 	info.Interrupted = !info.Busy && s.state != nil && store.Pending(s.state, s.id)
 	return info

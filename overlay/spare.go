@@ -48,12 +48,12 @@ func (sp *Spare) Ready() bool {
 	}
 	names, err := sp.dir.Names()
 	if err != nil || slices.ContainsFunc(names, func(n string) bool {
-		return n != store.LockName && n != store.MetaName && n != "upper" && n != "work" && n != store.ScratchName
+		return n != store.LockName && n != store.MetaName && n != store.UnsyncedName && n != "upper" && n != "work" && n != store.ScratchName
 	}) {
 		return false // transactions and the like
 	}
 	for i := range m.Roots {
-		if !sp.untouched(i) {
+		if !sp.untouched(i) || tree.RemoveTree(sp.dir, store.WorkName(i)+"/work") != nil {
 			return false
 		}
 	}

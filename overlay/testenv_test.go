@@ -68,6 +68,14 @@ type helperInput struct {
 
 const exitNoMount = 77
 
+func overlayOptions(m mounts.Mount) string {
+	o := fmt.Sprintf("userxattr,lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(m.Lower, ":"), m.Upper, m.Work)
+	if m.Volatile {
+		o += ",volatile"
+	}
+	return o
+}
+
 func helper() int {
 	fail := func(code int, err error) int {
 		fmt.Fprintln(os.Stderr, err)
@@ -95,8 +103,7 @@ func helper() int {
 			}
 			continue
 		}
-		data := fmt.Sprintf("userxattr,lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(m.Lower, ":"), m.Upper, m.Work)
-		if err := unix.Mount("overlay", m.Target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, data); err != nil {
+		if err := unix.Mount("overlay", m.Target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, overlayOptions(m)); err != nil {
 			return fail(exitNoMount, fmt.Errorf("mount overlay at %s: %w", m.Target, err))
 		}
 	}

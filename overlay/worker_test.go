@@ -334,8 +334,7 @@ func mountOne(m mounts.Mount) error {
 	case mounts.KindBind:
 		err = unix.Mount(m.Source, m.Target, "", unix.MS_BIND, "")
 	default:
-		data := fmt.Sprintf("userxattr,lowerdir=%s,upperdir=%s,workdir=%s", strings.Join(m.Lower, ":"), m.Upper, m.Work)
-		err = unix.Mount("overlay", m.Target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, data)
+		err = unix.Mount("overlay", m.Target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, overlayOptions(m))
 	}
 	if err != nil {
 		return fmt.Errorf("mount %v at %s: %w", m.Kind, m.Target, err)

@@ -53,6 +53,7 @@ func commitFlags(fs *flag.FlagSet, o *commitOptions) {
 	}
 	allowSpecialFlag(fs, &o.AllowSpecial)
 	allowExecFlag(fs, &o.AllowExec)
+	allowUnsyncedFlag(fs, &o.AllowUnsynced)
 	quietFlag(fs, &o.quiet)
 }
 

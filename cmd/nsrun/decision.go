@@ -80,6 +80,11 @@ func failDecision(verb string, err error, s *overlay.Session) int {
 		console.Say("nothing was done")
 		return console.ExitFailed
 	}
+	if errors.Is(err, overlay.ErrUnsynced) {
+		console.Say("session %s: %s", s.ID(), overlay.ErrUnsynced)
+		console.Say("nothing was done (try: nsrun diff %s, and if nothing is missing, nsrun commit --allow-unsynced %s)", s.ID(), s.ID())
+		return console.ExitFailed
+	}
 	if _, half := errors.AsType[*overlay.CommitError](err); !half && (errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EROFS)) {
 		err = fmt.Errorf("%w; nothing was done", err)
 	}

@@ -79,6 +79,9 @@ func cmdDiff(args []string) int {
 	if err != nil {
 		return console.Fail(err)
 	}
+	if s.Info().Unsynced {
+		console.Say("session %s: %s", s.ID(), overlay.ErrUnsynced)
+	}
 	s, changes, err := listChanges(s)
 	if err != nil {
 		status = console.Fail(err) // the rest is still shown

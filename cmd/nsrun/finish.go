@@ -58,7 +58,7 @@ func (r *runner) finish(status int) error {
 		if preserved != nil {
 			console.Say("%s", preserved)
 		}
-		review.Run(r.session, r.changes, nil, false)
+		review.Run(r.session, r.changes, nil, overlay.CommitOptions{})
 		r.state = r.session.State().String()
 		return nil
 	}

@@ -43,6 +43,10 @@ func allowExecFlag(fs *flag.FlagSet, to *bool) {
 	fs.BoolVar(to, "allow-exec", false, "also commit files that would run later, such as hooks and editor settings")
 }
 
+func allowUnsyncedFlag(fs *flag.FlagSet, to *bool) {
+	fs.BoolVar(to, "allow-unsynced", false, "commit although files may be cut off, because the machine was restarted before the session was on disk")
+}
+
 func allowSpecialFlag(fs *flag.FlagSet, to *bool) {
 	fs.BoolVar(to, "allow-special", false, "also commit setuid files, device nodes, FIFOs and the like")
 }

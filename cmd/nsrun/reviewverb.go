@@ -19,12 +19,17 @@ var reviewVerb = usage.Verb{
 until enter opens it. Space marks a change to be committed, d marks it to be dropped, and
 c commits and drops the marked ones, after a question. Unmarked changes stay in the
 session. ? lists all keys. Without a terminal, use nsrun commit SESSION PATH….`,
-	Flags: func(fs *flag.FlagSet) { allowSpecialFlag(fs, new(bool)) },
+	Flags: func(fs *flag.FlagSet) { reviewFlags(fs, new(overlay.CommitOptions)) },
+}
+
+func reviewFlags(fs *flag.FlagSet, o *overlay.CommitOptions) {
+	allowSpecialFlag(fs, &o.AllowSpecial)
+	allowUnsyncedFlag(fs, &o.AllowUnsynced)
 }
 
 func cmdReview(args []string) int {
-	var special bool
-	rest, status, ok := reviewVerb.Parse(args, func(fs *flag.FlagSet) { allowSpecialFlag(fs, &special) })
+	var o overlay.CommitOptions
+	rest, status, ok := reviewVerb.Parse(args, func(fs *flag.FlagSet) { reviewFlags(fs, &o) })
 	if !ok {
 		return status
 	}
@@ -41,6 +46,9 @@ func cmdReview(args []string) int {
 		return console.Fail(err)
 	}
 	defer s.Close()
+	if s.Info().Unsynced && !o.AllowUnsynced {
+		return failDecision("review", overlay.ErrUnsynced, s)
+	}
 	var changes []overlay.Change
 	var bad []error
 	for c, err := range s.Changes() {
@@ -62,5 +70,5 @@ func cmdReview(args []string) int {
 		}
 		return status
 	}
-	return review.Run(s, changes, bad, special)
+	return review.Run(s, changes, bad, o)
 }

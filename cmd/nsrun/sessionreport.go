@@ -23,12 +23,15 @@ type sessionReport struct {
 	On      string        `json:"on"`         // the session that it was begun on; empty: none
 	Later   *int          `json:"runs_later"` // how many of its changes would run later; null: not counted
 
+	// Unsynced: the machine was restarted before the session was on disk, so files in it may be cut off.
+	Unsynced bool `json:"unsynced"`
+
 	interrupted bool
 }
 
 func describe(in overlay.Info) sessionReport {
 	r := sessionReport{ID: in.ID, State: in.State, Engine: in.Engine.String(), Created: in.Created, Command: in.Command, Roots: []string{}, Busy: in.Busy, On: in.On}
-	r.interrupted = in.Interrupted
+	r.interrupted, r.Unsynced = in.Interrupted, in.Unsynced
 	if r.Command == nil {
 		r.Command = []string{}
 	}
@@ -47,10 +50,14 @@ func (r sessionReport) state() string {
 	case r.interrupted:
 		return "interrupted"
 	}
-	if r.Later != nil && *r.Later > 0 {
-		return fmt.Sprintf("%s, %d run later", r.State, *r.Later)
+	s := r.State.String()
+	if r.Unsynced {
+		s += ", perhaps cut off"
 	}
-	return r.State.String()
+	if r.Later != nil && *r.Later > 0 {
+		s += fmt.Sprintf(", %d run later", *r.Later)
+	}
+	return s
 }
 
 // size is the size for people.

@@ -87,7 +87,7 @@ func HoldsData(d *tree.Handle) (bool, error) {
 	}
 	for _, name := range names {
 		switch {
-		case name == LockName, name == MetaName, name == LastName, name == "work", name == ScratchName, name == MemName:
+		case name == LockName, name == MetaName, name == LastName, name == UnsyncedName, name == "work", name == ScratchName, name == MemName:
 		case strings.HasPrefix(name, "."+MetaName+"."): // half of it, see writeMeta
 		case name == "upper":
 			up, err := d.OpenDir(name)

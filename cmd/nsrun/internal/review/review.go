@@ -21,9 +21,9 @@ import (
 )
 
 // Run shows the changes of a session until the user commits or quits, and returns the exit status. It shows the errors
-// in unlisted first. With special, special files can be committed too.
-func Run(s *overlay.Session, changes []overlay.Change, unlisted []error, special bool) int {
-	r := &reviewer{s: s, special: special, model: newModel(s.ID(), changes, len(s.Roots()) > 1)}
+// in unlisted first. Of o, it uses AllowSpecial and AllowUnsynced.
+func Run(s *overlay.Session, changes []overlay.Change, unlisted []error, o overlay.CommitOptions) int {
+	r := &reviewer{s: s, options: o, model: newModel(s.ID(), changes, len(s.Roots()) > 1)}
 	if unlisted != nil {
 		r.model.page = errorsPage(unlisted)
 	}
@@ -33,7 +33,7 @@ func Run(s *overlay.Session, changes []overlay.Change, unlisted []error, special
 // reviewer connects the model to a session and a terminal. One goroutine does everything except diffs and commits.
 type reviewer struct {
 	s       *overlay.Session
-	special bool
+	options overlay.CommitOptions
 	model   *model
 	screen  *screen.Screen
 
@@ -208,7 +208,8 @@ func (r *reviewer) apply() {
 	var ctx context.Context
 	ctx, r.cancel = context.WithCancel(context.Background())
 	o := overlay.CommitOptions{
-		Paths: choice.commit, Exclude: choice.exclude, Choices: m.choices, AllowSpecial: r.special, AllowExec: true,
+		Paths: choice.commit, Exclude: choice.exclude, Choices: m.choices, AllowExec: true,
+		AllowSpecial: r.options.AllowSpecial, AllowUnsynced: r.options.AllowUnsynced,
 		Progress: func(p overlay.Progress) {
 			select {
 			case r.progress <- p:
