@@ -24,8 +24,14 @@ func (c *Config) check() error {
 		text = "the presets strict and workspace-root exclude each other"
 	case c.Engine > overlay.EngineCopy:
 		text = "unknown Engine"
+	case c.Home >= homeModes:
+		text = "unknown HomeMode"
+	case c.HomeSize < 0: // all of the layer would be removed
+		text = "the size of the home layer is negative"
 	case c.Timeout < 0 || c.Grace < 0 || c.Retention < 0:
 		text = errNegative
+	case slices.ContainsFunc(c.Env, func(kv string) bool { return kv == "" || kv[0] == '=' }):
+		text = "the environment has a variable without a name"
 	case c.Backend > LandlockBackend:
 		text = "unknown Backend"
 	case c.Enforcer > BrokerEnforcer:
@@ -57,6 +63,8 @@ func (c *Config) check() error {
 		return &Error{Op: "configure", Err: errors.New(text)}
 	case c.StateDir != "" && !filepath.IsAbs(c.StateDir):
 		return &Error{Op: "use as state directory", Path: c.StateDir, Err: plan.ErrNotAbsolute}
+	case c.Playground != "" && !filepath.IsAbs(c.Playground):
+		return &Error{Op: "use as playground", Path: c.Playground, Err: plan.ErrNotAbsolute}
 	}
 	return nil
 }

@@ -29,8 +29,6 @@ const (
 	maxSpares    = 4 // of how many commands at once each finds one
 )
 
-func newClearings() clearings { return clearings{slots: make(chan struct{}, maxClearings)} }
-
 func (c *clearings) retire(s *overlay.Session) error {
 	left, err := s.Retire()
 	if err != nil {

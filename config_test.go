@@ -34,6 +34,10 @@ func TestMistakes(t *testing.T) {
 		{"embedded nil pointer", "configure: a Registry without a project.Registry", Config{Recorder: struct{ *Registry }{}}, Request{}},
 		{"engine", "configure: unknown Engine", Config{Engine: overlay.EngineCopy + 1}, Request{}},
 		{"state directory", "use as state directory state: path is not absolute", Config{StateDir: "state"}, Request{}},
+		{"home size", "configure: the size of the home layer is negative", Config{Home: HomeLayer, HomeSize: -1}, Request{}},
+		{"playground", "use as playground dir: path is not absolute", Config{Playground: "dir"}, Request{}},
+		{"nameless", "configure: the environment has a variable without a name", Config{Env: []string{"A=b", "=c"}}, Request{}},
+		{"empty variable", "configure: the environment has a variable without a name", Config{Env: []string{""}}, Request{}},
 		{"time limit", "run: the time limit is negative", Config{}, Request{Timeout: -time.Second}},
 		{"zero byte", "run: Command contains a zero byte", Config{}, Request{Command: "a\x00b"}},
 	} {
@@ -51,6 +55,65 @@ func TestMistakes(t *testing.T) {
 		}
 		if _, err := os.Lstat(c.config.StateDir); err == nil {
 			t.Errorf("%s: the state directory was made", c.name)
+		}
+	}
+}
+
+// TestUnknownValues: a value of a Config that has no meaning is an error, and not another value.
+func TestUnknownValues(t *testing.T) {
+	dir, n := t.TempDir(), 0
+	for i := range reflect.TypeFor[Config]().NumField() {
+		c := Config{Project: dir, StateDir: dir + "/missing"}
+		field := reflect.TypeFor[Config]().Field(i)
+		switch v := reflect.ValueOf(&c).Elem().Field(i); {
+		case v.Kind() == reflect.Uint8:
+			v.SetUint(200)
+		case v.Kind() == reflect.Int64:
+			v.SetInt(-1)
+		default:
+			continue
+		}
+		n++
+		r := NewRunner(c)
+		res, err := r.Run(t.Context(), Request{Command: "true"})
+		if !errors.Is(res.Failure(), ErrConfig) || res.Started {
+			t.Errorf("%s: %v, %q", field.Name, err, res)
+		}
+		if err := r.Close(); err != nil {
+			t.Errorf("%s: %v", field.Name, err)
+		}
+	}
+	if n < 12 {
+		t.Errorf("only %d fields", n)
+	}
+}
+
+// TestZeroRunner: the zero Runner is that of the zero Config; after Close all that needs an open one says so.
+func TestZeroRunner(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	var unused, used Runner
+	if err := errors.Join(unused.Commit(t.Context(), overlay.CommitOptions{}), unused.Discard(t.Context()), unused.Close()); err != nil {
+		t.Error(err)
+	}
+	if res, err := used.Run(t.Context(), Request{Command: "echo x"}); err != nil || res.String() != "x\n" {
+		t.Errorf("%q, %v", res, err)
+	}
+	if err := used.Close(); err != nil {
+		t.Error(err)
+	}
+	kept := NewRunner(Config{Project: t.TempDir(), StateDir: t.TempDir()})
+	if _, err := kept.Run(t.Context(), Request{Command: "echo >file"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := kept.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []*Runner{&unused, &used, kept} {
+		_, run := r.Run(t.Context(), Request{Command: "true"})
+		for _, err := range []error{run, r.Commit(t.Context(), overlay.CommitOptions{}), r.Discard(t.Context())} {
+			if !errors.Is(err, ErrClosed) {
+				t.Errorf("%v, want %v", err, ErrClosed)
+			}
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/overlay"
 )
 
 // Error says what could not be done, with which path, and why. Err keeps the errno.
@@ -30,8 +31,9 @@ func (e *Error) Is(target error) bool {
 	return target == ErrProject && e.Op == plan.OpUse || target == ErrDevice && e.Op == plan.OpDevice
 }
 
-// ErrProject is what Run and Start return for a folder that cannot be a project.
-var ErrProject = errors.New("this folder cannot be a project")
+// ErrProject is what Run and Start return for a folder that cannot be a project, whichever package finds that out: it is
+// overlay.ErrRoot.
+var ErrProject = overlay.ErrRoot
 
 // ErrDevice is what Run and Start return for one of Config.Devices that commands cannot use.
 var ErrDevice = errors.New("this device cannot be used")
@@ -109,5 +111,5 @@ func public(err error, config, request []Rule) error {
 
 var errNobody = errors.New("there is nobody to ask")
 
-// ErrClosed is what Run and Start return after Runner.Close.
+// ErrClosed is what Run, Start, Commit and Discard return after Runner.Close.
 var ErrClosed = errors.New("the Runner was closed")

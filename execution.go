@@ -59,6 +59,7 @@ type Execution struct {
 	stdout, stderr *capture // nil: passed through, or merged
 	metered        *capture // standard error that is passed through an output limit; nil: it is not
 	stdin          [2]*os.File
+	unread         atomic.Pointer[error] // why not all of Request.Stdin could be read; nil: nothing is known
 
 	// What the Runner knew of this machine when the command was planned. Others that start at the same time may
 	// find out more.

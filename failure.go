@@ -8,6 +8,7 @@ import (
 
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay"
 )
 
 // The kinds of failure that Result.Failure returns; use errors.Is.
@@ -67,6 +68,11 @@ func kindOf(err error) error {
 			return ErrNotAvailable
 		}
 		return ErrExecution
+	}
+	if _, limit := errors.AsType[*LimitError](err); limit && errors.Is(err, errors.ErrUnsupported) {
+		return ErrNotAvailable
+	} else if limit || errors.Is(err, ErrProject) || errors.Is(err, overlay.ErrNoSession) {
+		return ErrConfig
 	}
 	_, config := errors.AsType[*Error](err)
 	_, rule := errors.AsType[*RuleError](err)

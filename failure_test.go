@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -75,6 +77,8 @@ func TestErrorKinds(t *testing.T) {
 		{Result{Err: &Error{Op: "configure", Err: errors.New("x")}}, ErrConfig}, {Result{Err: &RuleError{}}, ErrConfig}, {Result{Err: &MountError{}}, ErrConfig},
 		{Result{Err: &DirError{"/x", &nsexec.Error{Op: "chdir", Err: syscall.ENOENT}}}, ErrConfig},
 		{Result{Err: &nsexec.Error{Op: "exec", Path: "none", Err: syscall.ENOENT}}, ErrExecution}, {Result{Err: fmt.Errorf("x")}, ErrExecution},
+		{Result{Err: &LimitError{Name: "disk", Err: errors.New("x")}}, ErrConfig},
+		{Result{Err: &LimitError{Name: "memory", Err: errors.ErrUnsupported}}, ErrNotAvailable},
 		{Result{TimedOut: true}, ErrTimeout}, {Result{TimedOut: true, Err: context.DeadlineExceeded}, ErrTimeout},
 	} {
 		err := c.res.Failure()
@@ -85,6 +89,28 @@ func TestErrorKinds(t *testing.T) {
 		}
 		if c.res.Err != nil && !errors.Is(err, c.res.Err) || err != nil && err.Error() == "" {
 			t.Errorf("%d: %v is not %v", i, err, c.res.Err)
+		}
+	}
+	// A folder that cannot be a project is one mistake, whichever package finds it.
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		config  Config
+		project bool
+	}{
+		{Config{Project: "relative"}, true}, {Config{Project: file}, true}, {Config{Project: "/"}, true}, {Config{Project: "/proc"}, true},
+		{Config{Project: t.TempDir(), On: "20200101T000000Z-aaaaaaaa"}, false}, {Config{Session: "20200101T000000Z-aaaaaaaa"}, false},
+	} {
+		c.config.StateDir = t.TempDir()
+		r := NewRunner(c.config)
+		res, err := r.Run(t.Context(), Request{Command: "true"})
+		if !errors.Is(res.Failure(), ErrConfig) || errors.Is(err, ErrProject) != c.project {
+			t.Errorf("%+v: %v", c.config, err)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 	// As commands give them.

@@ -27,6 +27,7 @@ const (
 	NoticeLater                  // a file that a Blocked rule names is visible if it appears later
 	NoticeBackend                // the command runs without namespaces, and sees Path at another place
 	NoticeHome                   // there is no home layer, or a part of it was removed
+	NoticeInput                  // Request.Stdin returned an error: the command had only the beginning
 )
 
 // A Notice reports an unusual condition that is not an error. In JSON it is its Text.

@@ -39,7 +39,8 @@ type Request struct {
 	Limits Limits
 
 	// Stdin is the command's standard input. The command need not read it; a Read that does not
-	// return keeps one goroutine, and nothing else. Nil: /dev/null.
+	// return keeps one goroutine, and nothing else. After an error of a Read the command's input
+	// ends, and a Notice says so. Nil: /dev/null.
 	Stdin io.Reader
 	// Stdout and Stderr get all output as it comes, in addition to the Result. A slow writer slows the command
 	// down; after an error a writer gets nothing more. Nil: only the Result has the output.

@@ -25,9 +25,10 @@ import (
 //
 // Any number of Runners, and of commands of one Runner, can be in use at once. With Keep the commands of one Runner
 // share a session, and wait for each other. A Runner does not change the program itself, and reads only its
-// environment, at each command. Make one with NewRunner.
+// environment, at each command. The zero Runner is that of the zero Config.
 type Runner struct {
 	config Config
+	ready  sync.Once
 	turn   chan struct{} // full: a command uses the session
 	apart  bool          // what commands would write in place is thrown away, see Learn
 
@@ -53,7 +54,12 @@ type Runner struct {
 // NewRunner returns a Runner, which has a copy of c: c can be changed afterwards, and used again. It does nothing yet:
 // if c is wrong, Run returns the error.
 func NewRunner(c Config) *Runner {
-	return &Runner{config: c.copied().withPresets(), turn: make(chan struct{}, 1), clearings: newClearings()}
+	return &Runner{config: c.copied().withPresets()}
+}
+
+// init makes what the zero Runner lacks.
+func (r *Runner) init() {
+	r.ready.Do(func() { r.turn, r.clearings.slots = make(chan struct{}, 1), make(chan struct{}, maxClearings) })
 }
 
 // copied is c with slices of its own.
@@ -109,7 +115,8 @@ func (r *Runner) Session() *overlay.Session {
 }
 
 // Commit commits what the commands of a Runner with Keep have changed; the next command begins another session. On an
-// error the session stays, unless it is a *RecordError: then it was committed.
+// error the session stays, unless it is a *RecordError: then it was committed. If there was no command yet, nothing is
+// done; after Close the error is ErrClosed.
 func (r *Runner) Commit(ctx context.Context, o overlay.CommitOptions) error {
 	return r.decide(ctx, func(s *overlay.Session) (recorded, err error) {
 		if err := s.CommitWith(ctx, o); err != nil {
@@ -119,7 +126,8 @@ func (r *Runner) Commit(ctx context.Context, o overlay.CommitOptions) error {
 	})
 }
 
-// Discard throws away what the commands of a Runner with Keep have changed; the next command begins another session.
+// Discard throws away what the commands of a Runner with Keep have changed; the next command begins another session. If
+// there was no command yet, nothing is done; after Close the error is ErrClosed.
 func (r *Runner) Discard(ctx context.Context) error {
 	return r.decide(ctx, func(s *overlay.Session) (recorded, err error) {
 		if err := s.Discard(); err != nil {
@@ -131,11 +139,15 @@ func (r *Runner) Discard(ctx context.Context) error {
 
 // decide ends the session that commands share. The work of f is done even if it could not be recorded.
 func (r *Runner) decide(ctx context.Context, f func(*overlay.Session) (recorded, err error)) error {
+	r.init()
 	select {
 	case r.turn <- struct{}{}:
 		defer func() { <-r.turn }()
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+	if r.isClosed() {
+		return ErrClosed // the changes are kept: they are neither committed nor gone
 	}
 	s := r.Session()
 	if s == nil {
@@ -162,6 +174,7 @@ func (r *Runner) decide(ctx context.Context, f func(*overlay.Session) (recorded,
 // removal of what commands left behind. The shared session stays, if it has changes: continue it with Config.Session,
 // or with nsrun commit. Closing again does nothing.
 func (r *Runner) Close() (err error) {
+	r.init()
 	defer func() { err = cmp.Or(err, r.clearings.close(), r.kernel.close()); r.limiter.Close(); r.ids.Close() }()
 	r.turn <- struct{}{}
 	defer func() { <-r.turn }()

@@ -64,6 +64,7 @@ func (r *Runner) Start(ctx context.Context, q Request) (*Execution, error) {
 }
 
 func (r *Runner) begin(x *Execution) (err error) {
+	r.init()
 	if secureexec.On() {
 		return &Error{Op: "run", Err: secureexec.Err}
 	}
@@ -258,7 +259,7 @@ func (x *Execution) startOnce() error {
 	x.later.Begin(x.began)
 	if r, w := x.stdin[0], x.stdin[1]; r != nil {
 		_ = r.Close()
-		go feed(w, x.request.Stdin)
+		go x.feed(w)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@
 package nsrun
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -38,9 +39,18 @@ func opensNothing(name string, file any, network bool) error {
 	return nil
 }
 
+// present is v, or nil for a nil *os.File: to pass that on would close the descriptor of the command.
+func present[T any](v T) (none T) {
+	if f, isFile := any(v).(*os.File); isFile && f == nil {
+		return none
+	}
+	return v
+}
+
 // connect gives the command its standard descriptors.
 func (x *Execution) connect() error {
 	q, cmd := &x.request, x.cmd
+	q.Stdin, q.Stdout, q.Stderr = present(q.Stdin), present(q.Stdout), present(q.Stderr)
 	for _, s := range [...]struct {
 		name string
 		file any
@@ -86,8 +96,14 @@ func (x *Execution) connect() error {
 	return nil
 }
 
-// feed copies to the command's standard input until either side has no more.
-func feed(w *os.File, from io.Reader) {
-	_, _ = io.Copy(w, from)
+// feed copies to the command's standard input until either side has no more. An error of the reader is kept: the command
+// cannot tell it from the end of its input.
+func (x *Execution) feed(w *os.File) {
+	_, err := io.Copy(w, x.request.Stdin)
+	pe, isPath := errors.AsType[*os.PathError](err)
+	refused := isPath && pe.Path == w.Name() && (pe.Err == os.ErrClosed || pe.Err == unix.EPIPE)
+	if err != nil && !refused {
+		x.unread.Store(&err) // before the command can see the end
+	}
 	_ = w.Close()
 }

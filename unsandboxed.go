@@ -111,7 +111,7 @@ func (x *Execution) startUnsandboxed(why string) error {
 	}
 	if r, w := x.stdin[0], x.stdin[1]; r != nil {
 		_ = r.Close()
-		go feed(w, q.Stdin)
+		go x.feed(w)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
@@ -50,6 +51,9 @@ func (x *Execution) Wait() (Result, error) {
 	x.endRenames()   // before anybody looks at the changes
 	x.settleLimits() // before their cgroup is removed with the network
 	x.settleNetwork()
+	if unread := x.unread.Load(); unread != nil {
+		res.note(NoticeInput, "the end of standard input is missing: "+escape.Printable((*unread).Error()))
+	}
 	if errors.Is(err, exec.ErrWaitDelay) {
 		res.note(NoticeOutput, "the end of the output may be missing: it was not read in time")
 	}

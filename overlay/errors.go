@@ -38,6 +38,7 @@ func (e *Error) Unwrap() error { return e.Err }
 const (
 	opUse       = "use as project"
 	opOpen      = "open session"
+	opBuild     = "build on session"
 	opRemove    = "remove session"
 	opFindState = "find state directory"
 	opOpenState = "open state directory"
@@ -52,7 +53,7 @@ func (e *Error) Is(target error) bool {
 	case ErrRoot:
 		return e.Op == opUse
 	case ErrNoSession:
-		return (e.Op == opOpen || e.Op == opRemove) && errors.Is(e.Err, fs.ErrNotExist)
+		return (e.Op == opOpen || e.Op == opBuild || e.Op == opRemove) && errors.Is(e.Err, fs.ErrNotExist)
 	case ErrStateDir:
 		full := errors.Is(e.Err, syscall.ENOSPC) || errors.Is(e.Err, syscall.EDQUOT)
 		return e.Op == opFindState || e.Op == opOpenState || e.Op == opMake || full && (e.Op == opUpper || e.Op == opStore)
@@ -64,7 +65,7 @@ var (
 	// ErrRoot is what Create and Resume return for a directory that cannot be a root.
 	ErrRoot = errors.New("this directory cannot be a root of a session")
 
-	// ErrNoSession is what opening or removing a session that does not exist returns.
+	// ErrNoSession is what opening, removing or building on a session that does not exist returns.
 	ErrNoSession = errors.New("no such session")
 
 	// ErrStateDir is returned if there is no place for the state directory (then the Error has no Path), if it cannot be

@@ -115,7 +115,7 @@ func (s *Session) checkDependents() error {
 func (s *Session) standOn(statePath, id string) (lock *tree.Handle, err error) {
 	fail := func(err error) (*tree.Handle, error) {
 		lock.Close()
-		return nil, &Error{Op: "build on session", Path: id, Err: err}
+		return nil, &Error{Op: opBuild, Path: id, Err: err}
 	}
 	name, err := store.FindSession(s.state, id)
 	if err != nil {
