@@ -290,6 +290,7 @@ var killFile = "cgroup.kill"
 func (g *Group) End() error {
 	if g.Drop != nil {
 		g.Drop(g.Dir)
+		g.Drop = nil
 	}
 	fd, err := unix.Openat(int(g.Dir.Fd()), "cgroup.events", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -336,12 +337,17 @@ func (g *Group) killListed() error {
 	return lines.Err()
 }
 
-// Remove removes the cgroup, which must be empty, and closes everything.
+// Remove removes the cgroup, and closes everything. It ends what is in there: a start that its caller has given up may
+// make a process after End.
 func (g *Group) Remove() error {
-	removeChildren(int(g.Dir.Fd()))
-	err := unix.Unlinkat(int(g.parent), g.Name, unix.AT_REMOVEDIR)
-	g.close()
-	return err
+	defer g.close()
+	for deadline := time.Now().Add(endLimit); ; time.Sleep(time.Millisecond) {
+		removeChildren(int(g.Dir.Fd()))
+		err := unix.Unlinkat(int(g.parent), g.Name, unix.AT_REMOVEDIR)
+		if err != unix.EBUSY || time.Now().After(deadline) || g.End() != nil {
+			return err
+		}
+	}
 }
 
 func (g *Group) close() {

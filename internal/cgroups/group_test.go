@@ -4,6 +4,7 @@ package cgroups
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"strconv"
 	"sync"
@@ -201,4 +202,47 @@ func TestEndWithoutKill(t *testing.T) {
 	if err := top.Remove(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestRemoveLate: what got into a cgroup after its end, because a start that was given up is still under way, is ended
+// too, and so is what is in a cgroup below.
+func TestRemoveLate(t *testing.T) {
+	testenv.Leaks(t)
+	testenv.NeedRoot(t)
+	top, err := MakeTop()
+	if err != nil {
+		testenv.Skip(t, "cgroup v2", err.Error())
+	}
+	child, err := top.Child()
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := top.Child()
+	if err != nil {
+		t.Fatal(err)
+	}
+	drops := 0
+	child.Drop = func(*os.File) { drops++ }
+	if err := child.End(); err != nil {
+		t.Error(err)
+	}
+	for _, g := range []*Group{child, left} {
+		late := exec.Command("sleep", "1000")
+		if err := late.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- late.Wait() }()
+		t.Cleanup(func() { _ = late.Process.Kill(); <-ended })
+		if err := Write(int(g.Dir.Fd()), "cgroup.procs", strconv.Itoa(late.Process.Pid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := child.Remove(); err != nil || drops != 1 {
+		t.Errorf("%v, dropped %d times", err, drops)
+	}
+	if err := top.Remove(); err != nil {
+		t.Error(err)
+	}
+	left.close()
 }
