@@ -15,8 +15,9 @@ import (
 // new namespaces.
 type FilterOptions struct {
 	// UIDMap and GIDMap are those of the Cmd. If a command has only one id, as those of ordinary users have,
-	// chown(2) to other ids fails with EPERM as it does outside, which archivers and fakeroot expect, and not with
-	// EINVAL, the error for ids that a user namespace lacks.
+	// chown(2) to other ids, setuid(2) and their like fail with EPERM as they do outside, which archivers and fakeroot
+	// expect, and not with EINVAL, the error for ids that a user namespace lacks. With UserNamespaces the error is
+	// EINVAL: in a user namespace of its own, a command has the ids that it chose, and no filter can see where it is.
 	UIDMap, GIDMap []IDMap
 	// UserNamespaces lets commands make user namespaces, and in these all other namespaces except those for cgroups
 	// and time, with mounts. The kernel locks the mounts there that hide something or make it read-only
@@ -48,7 +49,8 @@ type shape struct {
 // Filter returns DefaultFilter with these options.
 func (o FilterOptions) Filter() Filter {
 	made := shape{arch: seccomp.Arch, x32: seccomp.HasX32, namespaces: o.UserNamespaces, cgroups: o.CgroupNamespaces, openat2: o.Openat2, noSetGID: o.NoSetGroupID}
-	if o.UIDMap != nil || o.GIDMap != nil || os.Geteuid() != 0 || !haveCaps(unix.CAP_SETUID, unix.CAP_SETGID) {
+	outside := os.Geteuid() == 0 && haveCaps(unix.CAP_SETUID, unix.CAP_SETGID) && o.UIDMap == nil && o.GIDMap == nil
+	if !outside && !o.UserNamespaces {
 		m := mapIDs(o.UIDMap, o.GIDMap)
 		for i, list := range [...][]IDMap{m.uid, m.gid} {
 			// With more ids, those that are missing are missing outside too, or were left out by choice.

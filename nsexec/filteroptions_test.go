@@ -5,7 +5,9 @@ package nsexec_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,6 +43,74 @@ func helpChown(args []string) int {
 			errno(unix.Fchown(int(f.Fd()), id.uid, id.gid)), errno(unix.Fchownat(unix.AT_FDCWD, name, id.uid, id.gid, unix.AT_SYMLINK_NOFOLLOW)))
 	}
 	return 0
+}
+
+// helpBecome changes this thread's ids in all ways that there are, and prints what came of it.
+func helpBecome(args []string) int {
+	runtime.LockOSThread()
+	const same = ^uintptr(0)
+	uid, gid := uintptr(os.Getuid()), uintptr(os.Getgid())
+	for _, c := range [...]struct {
+		nr  uintptr
+		own uintptr
+		ids int
+	}{
+		{unix.SYS_SETUID, uid, 1}, {unix.SYS_SETREUID, uid, 2}, {unix.SYS_SETRESUID, uid, 3},
+		{unix.SYS_SETGID, gid, 1}, {unix.SYS_SETREGID, gid, 2}, {unix.SYS_SETRESGID, gid, 3},
+	} {
+		for i := range c.ids {
+			for _, id := range [...]uintptr{c.own, c.own + 1, 0} {
+				a := [3]uintptr{same, same, same}
+				a[i] = id
+				_, _, e := unix.RawSyscall(c.nr, a[0], a[1], a[2])
+				fmt.Print(unix.ErrnoName(e), ",")
+			}
+		}
+		_, _, e := unix.RawSyscall(c.nr, same, same, same)
+		fmt.Println(unix.ErrnoName(e))
+	}
+	return 0
+}
+
+// TestBecomeElsewhere: setuid(2) and its like fail for ids that the sandbox lacks with the same error as outside. With
+// user namespaces, in which other ids may be there, the kernel answers.
+func TestBecomeElsewhere(t *testing.T) {
+	testenv.NeedUser(t)
+	leaks(t)
+	c := exec.Command("/proc/self/exe")
+	c.Env = append(os.Environ(), helperEnv+"=become")
+	outside, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("outside: %v, %s", err, outside)
+	}
+	if want := "EPERM"; strings.Count(string(outside), want) != 2*12 {
+		t.Fatalf("outside:\n%s", outside)
+	}
+	run := func(o nsexec.FilterOptions) string {
+		c := helper("become")
+		c.Mounts = base()
+		c.Seccomp = []nsexec.Filter{o.Filter()}
+		return output(t, c)
+	}
+	if got := run(nsexec.FilterOptions{}); got != strings.TrimSpace(string(outside)) {
+		t.Errorf("inside:\n%s\noutside:\n%s", got, outside)
+	}
+	if got, want := run(nsexec.FilterOptions{UserNamespaces: true}), strings.ReplaceAll(strings.TrimSpace(string(outside)), "EPERM", "EINVAL"); got != want {
+		t.Errorf("with user namespaces:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// TestOwnersInUserNamespace: a command that makes a user namespace gives files to the ids that it has there.
+func TestOwnersInUserNamespace(t *testing.T) {
+	testenv.NeedUser(t)
+	leaks(t)
+	dir := testenv.Dir(t)
+	c := shell("cd " + dir + "; touch f; unshare -Ur sh -c 'chown 0:0 f && setpriv --reuid 0 --regid 0 --keep-groups stat -c %u:%g f'")
+	c.Mounts = base(mounts.Bind(dir, dir))
+	c.Seccomp = []nsexec.Filter{nsexec.FilterOptions{UserNamespaces: true}.Filter()}
+	if got := output(t, c); got != "0:0" {
+		t.Errorf("printed %q", got)
+	}
 }
 
 // TestChownElsewhere: chown(2) to ids that the sandbox lacks fails with the same error as outside. Without the filter

@@ -30,7 +30,7 @@ func init() {
 		"calls": helpCalls, "loopback": helpLoopback, "trace": helpTrace, "tiocsti": helpTiocsti,
 		"files": helpFiles, "group": helpGroup, "chrooted": helpChrooted, "climb": helpClimb,
 		"hold": helpHold, "victim": helpVictim, "scan": helpScan, "abstract": helpAbstract,
-		"elevated": helpElevated, "effective": helpEffective, "setid": helpSetID, "chown": helpChown, "ping": helpPing, "port": helpPort, "userns": helpUserns, "usernsattack": helpUsernsAttack,
+		"elevated": helpElevated, "effective": helpEffective, "setid": helpSetID, "chown": helpChown, "become": helpBecome, "ping": helpPing, "port": helpPort, "userns": helpUserns, "usernsattack": helpUsernsAttack,
 		"fixed": helpFixed, "covered": helpCovered, "leave": helpLeave, "leaveattack": helpLeaveAttack,
 		"reaper": helpReaper, "refused": helpRefused,
 		"counter": helpCounter,

@@ -3,6 +3,7 @@
 package nsexec
 
 import (
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -154,13 +155,17 @@ func denyFilter(o shape) Filter {
 		f.Add(seccomp.Equal, 1, 0, 0)
 		f.Refuse(ignored)
 	})
-	for _, c := range chownCalls {
+	for _, c := range slices.Concat(chownCalls[:], becomeCalls[:]) {
 		call(c.nr, func() {
-			for i, m := range [...]IDMap{o.uid, o.gid} {
+			for i := range c.users + c.groups {
+				m := o.uid
+				if i >= c.users {
+					m = o.gid
+				}
 				if m.Count == 0 {
 					continue
 				}
-				f.Lower(c.uid + uint32(i))
+				f.Lower(c.first + i)
 				f.Add(seccomp.Equal, 3, 0, ^uint32(0)) // which stays what it is
 				f.Add(seccomp.AtLeast, 0, 1, m.Inside)
 				f.Add(seccomp.AtLeast, 0, 1, m.Inside+m.Count)
@@ -233,8 +238,14 @@ type oldCall struct {
 	makes           bool
 }
 
-// chownCall is a call that changes an owner; uid is the argument with the user, and the group follows.
-type chownCall struct{ nr, uid uint32 }
+// idCall is a call whose arguments, from the first, are some ids of users, and then some of groups.
+type idCall struct{ nr, first, users, groups uint32 }
+
+// becomeCalls are those that change the ids of a process.
+var becomeCalls = [...]idCall{
+	{unix.SYS_SETUID, 0, 1, 0}, {unix.SYS_SETREUID, 0, 2, 0}, {unix.SYS_SETRESUID, 0, 3, 0},
+	{unix.SYS_SETGID, 0, 0, 1}, {unix.SYS_SETREGID, 0, 0, 2}, {unix.SYS_SETRESGID, 0, 0, 3},
+}
 
 // tmpfile is O_TMPFILE without the bit of O_DIRECTORY, which it includes.
 const tmpfile = unix.O_TMPFILE &^ unix.O_DIRECTORY
