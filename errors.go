@@ -12,7 +12,6 @@ import (
 
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/plan"
-	"github.com/nsrun/nsrun/overlay"
 )
 
 // Error says what could not be done, with which path, and why. Err keeps the errno.
@@ -30,10 +29,6 @@ func (e *Error) Unwrap() error { return e.Err }
 func (e *Error) Is(target error) bool {
 	return target == ErrProject && e.Op == plan.OpUse || target == ErrDevice && e.Op == plan.OpDevice
 }
-
-// ErrProject is what Run and Start return for a folder that cannot be a project, whichever package finds that out: it is
-// overlay.ErrRoot.
-var ErrProject = overlay.ErrRoot
 
 // ErrDevice is what Run and Start return for one of Config.Devices that commands cannot use.
 var ErrDevice = errors.New("this device cannot be used")

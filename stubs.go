@@ -51,8 +51,6 @@ var (
 
 var ErrDevice = errors.New("this device cannot be used")
 
-var ErrProject = errors.New("this folder cannot be a project")
-
 type Error struct {
 	Op   string
 	Path string

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay"
 )
 
 func TestTool(t *testing.T) {
@@ -645,8 +646,10 @@ func TestDisconnect(t *testing.T) {
 			t.Errorf("%s: sessions: %q", name, left)
 		}
 		for _, s := range p.sessions() { // what a killed server leaves nsrun ls shows
-			if err := os.RemoveAll(s); err != nil {
-				t.Error(err)
+			for _, err := range overlay.Clean(filepath.Dir(s), overlay.CleanOptions{Sessions: []string{filepath.Base(s)}}) {
+				if err != nil {
+					t.Error(err)
+				}
 			}
 		}
 	}
