@@ -259,7 +259,7 @@ func TestSSHAgentAnywhere(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	a := &asking{answer: func(nsrun.Question) nsrun.Answer { cancel(); return nsrun.Allow }}
 	r := runner(t, nsrun.Config{Project: p, After: nsrun.Discard, AllowUnix: []string{"ssh-agent:chosen"}, Approver: a})
-	if _, err := r.Run(ctx, nsrun.Request{Command: signs}); !errors.Is(err, context.Canceled) {
+	if _, err := r.Run(ctx, nsrun.Request{Command: signs + "; sleep 1000"}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
