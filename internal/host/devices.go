@@ -5,10 +5,11 @@ package host
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sys"
@@ -27,14 +28,7 @@ var deviceSets = [...]deviceSet{
 	{"kvm", []string{"/dev/kvm"}},
 }
 
-// wholeHost are the devices that give access to the memory or the log of this host.
-var wholeHost = [...]string{"/dev/mem", "/dev/kmem", "/dev/port", "/dev/kmsg"}
-
-var (
-	errNotDevice   = errors.New("it is not a character device; nsrun shows no disks and no directories of devices")
-	errHostMemory  = errors.New("it gives access to the memory or the log of this host")
-	errNotBelowDev = errors.New("neither nvidia, dri or kvm, nor a path below /dev")
-)
+var errNotBelowDev = errors.New("neither nvidia, dri or kvm, nor a path below /dev")
 
 // Devices are the mounts of devices that commands can use: each name is one of a set, or a path below /dev.
 func Devices(names []string) (list mounts.Plan, err error) {
@@ -76,10 +70,12 @@ func devicePaths(name string) (paths []string, err error) {
 	return paths, nil
 }
 
-// deviceName is the name that Devices takes for a character device: that of its set, or its path. Empty: commands cannot
-// have it.
+// deviceName is the name that Devices takes for a device: that of its set, or its path. Empty: commands cannot have it.
 func deviceName(path string) string {
-	if !strings.HasPrefix(path, "/dev/") || strings.HasPrefix(path, "/dev/pts/") || slices.Contains(wholeHost[:], path) {
+	if !strings.HasPrefix(path, "/dev/") {
+		return ""
+	}
+	if _, err := device(path); err != nil {
 		return ""
 	}
 	for _, set := range deviceSets {
@@ -91,20 +87,17 @@ func deviceName(path string) string {
 }
 
 func device(path string) (m mounts.Mount, err error) {
-	if slices.Contains(wholeHost[:], path) {
-		return m, errHostMemory
-	}
-	fi, err := os.Lstat(path)
-	switch {
-	case err != nil:
-		return m, err
-	case fi.Mode()&os.ModeCharDevice == 0 || strings.HasPrefix(path, "/dev/pts/"):
-		return m, errNotDevice
-	}
 	// Read-only: writing to a device does not write to its mount, and the command must not change its mode or
 	// owner.
-	if m, err = Bind(path, false); err == nil {
-		m.Devices = true
+	m, st, err := bind(path, false)
+	switch {
+	case errors.Is(err, unix.ELOOP):
+		return m, errDeviceLink
+	case err != nil:
+		return m, err
+	case st.Mode&unix.S_IFMT != unix.S_IFCHR:
+		return m, errNotDevice
 	}
-	return m, err
+	m.Devices = true
+	return m, kindOf(st.Rdev).refused()
 }

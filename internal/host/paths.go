@@ -41,23 +41,27 @@ func RealPath(name string) (string, error) {
 // Bind binds real, a path without symbolic links, at the same path. The path is looked up again when it is mounted: if
 // it then leads elsewhere, that is an error.
 func Bind(real string, writable bool) (mounts.Mount, error) {
-	m := mounts.ROBind(real, real)
+	m, _, err := bind(real, writable)
+	return m, err
+}
+
+// bind is Bind, and says what is mounted.
+func bind(real string, writable bool) (m mounts.Mount, st unix.Stat_t, err error) {
+	m = mounts.ROBind(real, real)
 	if writable {
 		m = mounts.Bind(real, real)
 	}
-	fail := func(err error) (mounts.Mount, error) { return m, &os.PathError{Op: "open", Path: real, Err: err} }
 	fd, err := sys.Openat2(unix.AT_FDCWD, real, unix.O_PATH, 0, unix.RESOLVE_NO_SYMLINKS)
-	if err != nil {
-		return fail(err)
+	if err == nil {
+		defer unix.Close(fd)
+		err = unix.Fstat(fd, &st)
 	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return fail(err)
+	if err != nil {
+		return m, st, &os.PathError{Op: "open", Path: real, Err: err}
 	}
 	m.Same = fileID(&st)
 	m.Onto = m.Same
-	return m, nil
+	return m, st, nil
 }
 
 func fileID(st *unix.Stat_t) mounts.FileID {
