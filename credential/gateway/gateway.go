@@ -83,10 +83,15 @@ func (g *gateway) serve(ctx context.Context, l net.Listener) error {
 
 type valueKey struct{}
 
-// handle passes requests on. It refuses methods that make a tunnel, or make the host send the request back.
+// handle passes requests on. It refuses methods that make a tunnel, or make the host send the request back, and targets
+// that have no path: net/http would send such a target as it is, and the host could read the name of another one in it.
 func (g *gateway) handle(proxy http.Handler, w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodConnect || r.Method == http.MethodTrace || strings.EqualFold(r.Method, "TRACK") {
 		http.Error(w, "nsrun: this method is not passed on", http.StatusMethodNotAllowed)
+		return
+	}
+	if r.URL.Opaque != "" {
+		http.Error(w, "nsrun: a request needs a path", http.StatusBadRequest)
 		return
 	}
 	if g.route.Rule.Git && !isGit(r) {

@@ -334,6 +334,50 @@ func TestOneHost(t *testing.T) {
 	}
 }
 
+// TestTarget: the host gets the path of a request, as it is a path of its own. A server for many hosts may take the host
+// from the request's target, and pass the secret on to another one. The controls are what such a server gets without the
+// gateway, and a usual target.
+func TestTarget(t *testing.T) {
+	got := make(chan string, 1)
+	h := newHost(t, func(w http.ResponseWriter, r *http.Request) { got <- r.RequestURI + " for " + r.Host })
+	h.TLS.NextProtos = []string{"http/1.1"}
+	send := func(c net.Conn, target string) (seen, answer string) {
+		defer c.Close()
+		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", target)
+		b, _ := io.ReadAll(c)
+		select {
+		case seen = <-got:
+		default:
+		}
+		return seen, string(b)
+	}
+	own := h.Listener.Addr().String()
+	direct, err := tls.Dial("tcp", own, h.Client().Transport.(*http.Transport).TLSClientConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen, _ := send(direct, "https://evil.example/x"); seen != "https://evil.example/x for evil.example" {
+		t.Fatalf("the control: %q", seen)
+	}
+	address := open(t, h, "")
+	for target, want := range map[string]string{
+		"/x?y=/z":                    "/x?y=/z for " + own,
+		"http://evil.example/x":      "/x for " + own,
+		"http:https://evil.example/": "",
+		"x:evil.example/x":           "",
+		"http:x":                     "",
+	} {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen, answer := send(c, target)
+		if seen != want || want == "" && !strings.HasPrefix(answer, "HTTP/1.1 400") {
+			t.Errorf("%s: the host got %q: %s", target, seen, answer)
+		}
+	}
+}
+
 // TestStream: what the host sends arrives at once, even after bytes that could begin the secret.
 func TestStream(t *testing.T) {
 	next := make(chan bool)
