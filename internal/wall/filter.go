@@ -8,22 +8,11 @@ import (
 	"github.com/nsrun/nsrun/internal/seccomp"
 )
 
-// Numbers from linux/fs.h, linux/fiemap.h, linux/btrfs.h and linux/ioprio.h.
 const (
-	ioprioWhoProcess = 1
+	ioprioWhoProcess = 1 // from linux/ioprio.h
 
 	// firstUnknown is the first system call that this list does not cover: it came with Linux 6.17.
 	firstUnknown = unix.SYS_FILE_SETATTR
-
-	ioctlTypeMask    = 0xff00
-	ioctlTypeFS      = 'f' << 8
-	ioctlTypeXFS     = 'X' << 8
-	ioctlTypeVersion = 'v' << 8
-	ioctlTypeBtrfs   = 0x94 << 8
-	fsIocFiemap      = 0xc020660b
-	fsIocFsgetxattr  = 0x801c581f
-	fsIocGetversion  = 0x80087601
-	fsIocGetfslabel  = 0x81009431
 )
 
 // Options of a Filter. The zero Options allow no network.
@@ -43,9 +32,6 @@ var refused = [...]uint32{
 var selfOnly = [...]uint32{
 	unix.SYS_PRLIMIT64, unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETATTR,
 }
-
-// allowedIoctls change no file, except through a descriptor that is open for writing.
-var allowedIoctls = [...]uint32{unix.FS_IOC_GETFLAGS, fsIocFiemap, fsIocFsgetxattr, fsIocGetversion, fsIocGetfslabel, unix.FICLONE, unix.FICLONERANGE, unix.FIDEDUPERANGE}
 
 // Filter refuses system calls that a command without namespaces of its own must not make. It is used together with
 // nsexec.DefaultFilter, which refuses system calls of other architectures. It is long because it lists them all.
@@ -87,18 +73,7 @@ func Filter(o Options) []unix.SockFilter {
 		f.Lower(1)
 		f.unless(0, unix.EPERM)
 	})
-	f.call(unix.SYS_IOCTL, func() {
-		f.Lower(1)
-		for _, allowed := range allowedIoctls {
-			f.Add(seccomp.Equal, 0, 1, allowed)
-			f.Allow()
-		}
-		f.Add(seccomp.And, 0, 0, ioctlTypeMask)
-		for _, kind := range [...]uint32{ioctlTypeFS, ioctlTypeXFS, ioctlTypeVersion, ioctlTypeBtrfs} {
-			f.Add(seccomp.Equal, 0, 1, kind)
-			f.Refuse(unix.EPERM)
-		}
-	})
+	f.call(unix.SYS_IOCTL, f.ioctls)
 	f.call(unix.SYS_SOCKET, func() {
 		f.Lower(0)
 		var families []uint32
