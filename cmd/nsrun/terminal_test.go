@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +36,14 @@ func atTerminal(t *testing.T, args ...string) *session {
 // atTerminalWith is atTerminal with more variables, after Leaks.
 func atTerminalWith(t *testing.T, env []string, args ...string) *session {
 	t.Helper()
+	s := preparedTerminal(t, env, args...)
+	s.start(t)
+	return s
+}
+
+// preparedTerminal is atTerminalWith before the start.
+func preparedTerminal(t *testing.T, env []string, args ...string) *session {
+	t.Helper()
 	bin, dir := installed(t), testenv.Dir(t)
 	testenv.Tree(t, dir, "home/", "p/old: old\n")
 	s := &session{Terminal: testenv.NewTerminal(t), project: filepath.Join(dir, "p")}
@@ -44,6 +53,11 @@ func atTerminalWith(t *testing.T, env []string, args ...string) *session {
 		"GORACE=atexit_sleep_ms=0"} // else a second for each process
 	s.cmd.Env = append(s.cmd.Env, env...)
 	s.Attach(s.cmd)
+	return s
+}
+
+func (s *session) start(t *testing.T) {
+	t.Helper()
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +65,6 @@ func atTerminalWith(t *testing.T, env []string, args ...string) *session {
 		_ = s.cmd.Process.Kill()
 		_ = s.cmd.Wait()
 	})
-	return s
 }
 
 // ends waits for the end and for all that was written, and compares the exit status.
@@ -305,6 +318,48 @@ func TestLeftExclusive(t *testing.T) {
 	term.Attach(c)
 	if err := c.Run(); err != nil || !is(term) {
 		t.Errorf("the control: %v, exclusive: %t", err, is(term))
+	}
+}
+
+// TestLeftSize: a window size that nobody can work with does not stay after a command that set it. A size that somebody
+// could have given the window stays. The control is the same command without nsrun.
+func TestLeftSize(t *testing.T) {
+	size := func(term *testenv.Terminal) string {
+		var w *unix.Winsize
+		c, err := term.Slave().SyscallConn()
+		if err == nil {
+			cerr := c.Control(func(fd uintptr) { w, err = unix.IoctlGetWinsize(int(fd), unix.TIOCGWINSZ) })
+			err = errors.Join(err, cerr)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("%dx%d", w.Row, w.Col)
+	}
+	testenv.Leaks(t, reap)
+	for command, want := range map[string]string{
+		"stty rows 1 cols 1":      "24x80",
+		"stty rows 0 cols 0":      "24x80",
+		"stty cols 3":             "24x80",
+		"stty rows 65535":         "24x80",
+		"stty rows 50 cols 132":   "50x132",
+		"stty rows 5 cols 20":     "5x20",
+		"stty rows 2 cols 10":     "2x10",
+		"stty cols 1; stty -echo": "24x80",
+	} {
+		s := preparedTerminal(t, nil, "run", "--keep", "--", "sh", "-c", command)
+		s.Resize(24, 80)
+		s.start(t)
+		err := s.cmd.Wait()
+		if got := size(s.Terminal); err != nil || got != want {
+			t.Errorf("%s: %v, %s, want %s; the terminal shows\n%s", command, err, got, want, s.Screen())
+		}
+	}
+	term := testenv.NewTerminal(t)
+	c := exec.Command("stty", "rows", "1", "cols", "1")
+	term.Attach(c)
+	if err := c.Run(); err != nil || size(term) != "1x1" {
+		t.Errorf("the control: %v, %s", err, size(term))
 	}
 }
 

@@ -29,7 +29,8 @@ func DrawnOn(f *os.File) bool {
 type Terminal struct {
 	tty        *os.File // open until Restore: a command can have the kernel refuse to open it again (TIOCEXCL)
 	mode       *unix.Termios
-	foreground bool // our process group was the one in the foreground
+	size       *unix.Winsize // nil: the terminal has none
+	foreground bool          // our process group was the one in the foreground
 	exclusive  bool
 }
 
@@ -48,6 +49,9 @@ func SaveTerminal() *Terminal {
 		t.foreground = group == unix.Getpgrp()
 		if exclusive, err := unix.IoctlGetInt(fd, unix.TIOCGEXCL); err == nil {
 			t.exclusive = exclusive != 0
+		}
+		if size, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ); err == nil && usable(size) {
+			t.size = size
 		}
 		t.mode, err = unix.IoctlGetTermios(fd, unix.TCGETS)
 		return err
@@ -86,7 +90,17 @@ func (t *Terminal) Restore() {
 		if !t.exclusive {
 			_ = unix.IoctlSetInt(fd, unix.TIOCNXCL, 0)
 		}
+		if size, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ); err == nil && t.size != nil && !usable(size) {
+			_ = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, t.size)
+		}
 		return unix.IoctlSetTermios(fd, unix.TCSETS, t.mode)
 	}
 	_ = sys.FromBackground(func() error { return askpkg.Control(t.tty, restore) })
+}
+
+// usable reports whether a window can have this size. The kernel does not tell whether the command set the size or
+// somebody resized the window, so Restore replaces only a size that nobody can work with.
+func usable(size *unix.Winsize) bool {
+	const fewestRows, fewestColumns, most = 2, 10, 2000
+	return size.Row >= fewestRows && size.Col >= fewestColumns && size.Row <= most && size.Col <= most
 }
