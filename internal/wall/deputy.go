@@ -191,12 +191,11 @@ func (d *Deputy) open(n *notify.Notification, c *call) (sys.FD, syscall.Errno) {
 // look opens the file that a name means for a thread. number is the thread's descriptor of the directory where a
 // relative name begins. With empty, an empty name means the file of that descriptor.
 func look(thread uint32, number int, name string, flags uint64, empty bool) (sys.FD, syscall.Errno) {
-	for _, own := range [...]string{"/proc/self/fd/", "/dev/fd/"} { // the caller's descriptors, not ours
-		if digits, ok := strings.CutPrefix(name, own); ok {
-			if fd, err := strconv.ParseUint(digits, 10, 31); err == nil {
-				return process(thread, "fd/"+strconv.FormatUint(fd, 10), 0)
-			}
+	if of, rest, ok := ownFile(name); ok {
+		if rest == "" {
+			return process(thread, "fd/"+strconv.Itoa(of), 0)
 		}
+		number, name = of, rest
 	}
 	base := "fd/" + strconv.Itoa(number)
 	switch {
@@ -219,6 +218,28 @@ func look(thread uint32, number int, name string, flags uint64, empty bool) (sys
 	defer dir.Close()
 	fd, err := sys.Openat2(int(dir), name, flags, 0, unix.RESOLVE_NO_MAGICLINKS)
 	return sys.FD(fd), errnoOf(err)
+}
+
+// ownFile reports whether a name leads through one of the caller's descriptors (tar(1) names files in this way), and
+// which. These links are the caller's, not ours. rest is a name below that descriptor's directory; empty: it is the
+// file itself.
+func ownFile(name string) (number int, rest string, ok bool) {
+	for _, own := range [...]string{"/proc/self/fd/", "/dev/fd/"} {
+		after, ok := strings.CutPrefix(name, own)
+		if !ok {
+			continue
+		}
+		digits, rest, below := strings.Cut(after, "/")
+		fd, err := strconv.ParseUint(digits, 10, 31)
+		if err != nil {
+			continue
+		}
+		if rest = strings.TrimLeft(rest, "/"); below && rest == "" {
+			rest = "."
+		}
+		return int(fd), rest, true
+	}
+	return 0, "", false
 }
 
 // process opens the target of a link in the /proc directory of a thread.
