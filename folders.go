@@ -8,6 +8,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/pathrule"
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/plan"
 )
 
@@ -28,18 +29,28 @@ func (c *Config) folders(suspect func(dir string) bool) (f plan.Folders, err err
 		}
 		return nil
 	}
+	var outer []Folder // git directories that are not in their folder
+	take := func(given, real string, mode Mode) error {
+		switch mode {
+		case Overlay:
+			roots, noGit := host.ProjectRoots(real)
+			if real == f.Project {
+				f.NoGit = noGit
+			}
+			real, outer = roots[0], appendFolders(outer, roots[1:], Overlay)
+		case Direct:
+			roots, _ := host.ProjectRoots(real)
+			roots = slices.DeleteFunc(roots, func(root string) bool { return root == real })
+			outer = appendFolders(outer, roots, c.gitMode())
+		}
+		return add(given, real, mode)
+	}
 	if c.Project != "" {
 		if f.Project, err = host.Folder(c.Project, suspect); err != nil {
 			return f, err
 		}
-		roots := []string{f.Project}
-		if c.Mode == Overlay {
-			roots, f.NoGit = host.ProjectRoots(f.Project)
-		}
-		for _, root := range roots {
-			if err := add(c.Project, root, c.Mode); err != nil {
-				return f, err
-			}
+		if err := take(c.Project, f.Project, c.Mode); err != nil {
+			return f, err
 		}
 	}
 	for _, folder := range c.Shared {
@@ -47,12 +58,36 @@ func (c *Config) folders(suspect func(dir string) bool) (f plan.Folders, err err
 		if err != nil {
 			return f, err
 		}
-		if err := add(folder.Path, real, folder.Mode); err != nil {
+		if err := take(folder.Path, real, folder.Mode); err != nil {
+			return f, err
+		}
+	}
+	for _, dir := range outer {
+		if given := slices.Concat(f.Overlay, f.Direct, f.ReadOnly, f.Blocked); paths.InAny(dir.Path, given) {
+			continue // what is given for a directory around it holds for it, too
+		}
+		if err := add(dir.Path, dir.Path, dir.Mode); err != nil {
 			return f, err
 		}
 	}
 	f.BelowGit = slices.ContainsFunc(f.Overlay, host.BelowGit) || slices.ContainsFunc(f.Direct, host.BelowGit)
 	return f, f.Check(c.Session, c.after() == Discard)
+}
+
+// gitMode is that of a git directory outside a folder to which commands write directly. As with one in the folder,
+// commands write to it only with GitPreset. What they would write to the home layer instead is lost for the caller's git.
+func (c *Config) gitMode() Mode {
+	if c.has(GitPreset) {
+		return Direct
+	}
+	return ReadOnly
+}
+
+func appendFolders(list []Folder, dirs []string, mode Mode) []Folder {
+	for _, dir := range dirs {
+		list = append(list, Folder{Path: dir, Mode: mode})
+	}
+	return list
 }
 
 // layered reports whether commands have a session.

@@ -35,7 +35,7 @@ var protectedDirs = [...]string{"", "info", "hooks"}
 func DirectMounts(roots []string, git bool) (near InPlace, rest func() (all InPlace, more bool, err error), err error) {
 	d := newDirect()
 	for _, root := range roots {
-		abs, err := directRoot(root)
+		abs, err := directRoot(root, git)
 		if err == nil {
 			d.roots = append(d.roots, abs)
 			d.at[abs] = true
@@ -124,8 +124,8 @@ func (d *direct) mounts(writable bool) (in InPlace, err error) {
 	return in, nil
 }
 
-// directRoot resolves a root, and checks that it can be one.
-func directRoot(root string) (string, error) {
+// directRoot resolves a root, and checks that it can be one. With git, it may be a git directory.
+func directRoot(root string, git bool) (string, error) {
 	abs, err := links.Resolve(root, links.Never) // it was resolved already
 	if err != nil {
 		return "", err
@@ -138,7 +138,7 @@ func directRoot(root string) (string, error) {
 			return "", errors.New("it contains the home directory")
 		}
 	}
-	if isGitDir(abs) {
+	if !git && isGitDir(abs) {
 		return "", errors.New("it is a git directory")
 	}
 	if dir, err := openDir(abs); err == nil {
