@@ -28,8 +28,9 @@ type Broker struct {
 	kcmp     bool    // descriptors of callers can be compared by the kernel
 	pid      uintptr // this process
 
-	observer  *sandbox.Observer // of other calls
-	published []published
+	observer   *sandbox.Observer // of other calls
+	published  []published
+	endClients func() // of published ports; nil: none are served
 
 	mu      sync.Mutex
 	started bool

@@ -1,6 +1,6 @@
 // Package broker makes the network connections of a sandbox, for users without privileges. It imports netpolicy, which
-// describes rules, nsexec and internal/sandbox, which start the sandbox, features, internal/notify, internal/seccomp
-// and internal/sys. It does not decide what is allowed (Options.Decide does), and resolves no names.
+// describes rules, nsexec and internal/sandbox, which start the sandbox, features, internal/clients, internal/notify,
+// internal/seccomp and internal/sys. It does not decide what is allowed (Options.Decide does), and resolves no names.
 //
 // The sandbox has a network namespace of its own that contains only a loopback device. A seccomp filter sends some
 // system calls of the command to a thread of this process: socket(2) for TCP, connect(2), bind(2), listen(2), and

@@ -2,6 +2,8 @@
 
 package broker
 
+const MaxClients = maxClients
+
 // WithoutLandlock makes b as it is where the kernel has no Landlock.
 func (b *Broker) WithoutLandlock() { b.landlock = false }
 

@@ -459,7 +459,7 @@ func helpServe(args []string) int {
 	fd := tcp(args[0])
 	must(0, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
 	must(0, unix.Bind(fd, sockaddr(args[0])))
-	must(0, unix.Listen(fd, 5))
+	must(0, unix.Listen(fd, 1000))
 	say("before", nil)
 	for range must(strconv.Atoi(args[1])) {
 		c, _, err := unix.Accept(fd)

@@ -3,12 +3,13 @@
 package broker
 
 import (
-	"errors"
+	"context"
 	"io"
 	"net"
 	"os"
 	"sync"
-	"time"
+
+	"github.com/nsrun/nsrun/internal/clients"
 )
 
 // A published is a port of the sandbox with its listener on the host.
@@ -40,54 +41,40 @@ func (b *Broker) Published() []net.Addr {
 }
 
 func (b *Broker) unpublish() {
+	if b.endClients != nil {
+		b.endClients()
+	}
 	for _, p := range b.published {
 		_ = p.l.Close()
 	}
 }
 
+// maxClients is how many clients of one published port are connected at once; more wait. Any user of the host can be a
+// client, and each takes up to six descriptors (io.Copy uses pipes), and a thread while the command does not accept it.
+const maxClients = 256
+
 // servePublished begins to connect clients of published ports to the sandbox.
 func (b *Broker) servePublished() {
+	var ctx context.Context
+	ctx, b.endClients = context.WithCancel(context.Background())
 	for _, p := range b.published {
-		b.running.Go(func() { b.accept(p) })
-	}
-}
-
-// accept serves one published port until its listener is closed.
-func (b *Broker) accept(p published) {
-	open := conns{all: make(map[net.Conn]bool)}
-	var running sync.WaitGroup
-	for {
-		c, err := p.l.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			break
-		}
-		if err != nil { // no descriptors, or no memory: some may be free later
-			time.Sleep(acceptAgain)
-			continue
-		}
-		if !open.add(c) {
-			continue
-		}
-		running.Go(func() {
-			defer open.close(c)
-			inside, err := b.dialInside(p.Inside)
-			if err != nil {
-				_ = c.(*net.TCPConn).SetLinger(0) // a reset: nobody is there
-				return
-			}
-			if !open.add(inside) {
-				return
-			}
-			defer open.close(inside)
-			join(c.(*net.TCPConn), inside.(*net.TCPConn))
+		b.running.Go(func() {
+			clients.Serve(ctx, p.l, maxClients, func(ctx context.Context, c net.Conn) { b.connect(ctx, c.(*net.TCPConn), p.Inside) })
 		})
 	}
-	open.closeAll()
-	running.Wait()
 }
 
-// acceptAgain is the pause after accept(2) failed.
-const acceptAgain = 50 * time.Millisecond
+// connect connects a client to a port of the sandbox until both ends are closed, or the context ends.
+func (b *Broker) connect(ctx context.Context, c *net.TCPConn, port uint16) {
+	inside, err := b.dialInside(port)
+	if err != nil {
+		_ = c.SetLinger(0) // a reset: nobody is there
+		return
+	}
+	defer inside.Close()
+	defer context.AfterFunc(ctx, func() { _ = inside.Close() })()
+	join(c, inside.(*net.TCPConn))
+}
 
 // join copies data in both directions until both ends are closed.
 func join(a, b *net.TCPConn) {
@@ -99,41 +86,6 @@ func join(a, b *net.TCPConn) {
 		})
 	}
 	both.Wait()
-}
-
-// conns are connections that somebody else may close.
-type conns struct {
-	mu     sync.Mutex
-	all    map[net.Conn]bool
-	closed bool
-}
-
-// add adds a connection, or closes it if all were closed.
-func (c *conns) add(conn net.Conn) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		_ = conn.Close()
-		return false
-	}
-	c.all[conn] = true
-	return true
-}
-
-func (c *conns) close(conn net.Conn) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.all, conn)
-	_ = conn.Close()
-}
-
-func (c *conns) closeAll() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
-	for conn := range c.all {
-		_ = conn.Close()
-	}
 }
 
 // dialInside connects to a port of the sandbox, by IPv4, or if that fails, by IPv6.

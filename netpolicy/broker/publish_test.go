@@ -1,0 +1,92 @@
+//go:build linux
+
+package broker_test
+
+import (
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nsrun/nsrun/netpolicy/broker"
+)
+
+// TestPublishFlood: any user of the host can connect to a published port as often as they like. Connections that the
+// command leaves open take a limited number of descriptors of this program; when one ends, the next client is served.
+// The control is that as many as the limit are connected at once. Close does not wait for them.
+func TestPublishFlood(t *testing.T) {
+	const most, more = broker.MaxClients, 40
+	c := helper(t, "serve", "127.0.0.1:8000", strconv.Itoa(most+more+1))
+	b := attachOptions(t, c, publishing(8000))
+	startBefore(t, c)
+	defer func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	}()
+	before := openSockets(t)
+	settled := func() int {
+		for last := -1; ; {
+			n := openSockets(t) - before
+			if n == last {
+				return n
+			}
+			last = n
+			time.Sleep(300 * time.Millisecond)
+		}
+	}
+	var list [most + more]net.Conn
+	for _, all := range [...]bool{true, false} {
+		for i := range list {
+			conn, err := net.Dial("tcp", b.Published()[0].String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_ = conn.SetDeadline(time.Now().Add(time.Minute))
+			list[i] = conn
+		}
+		// Start may still close some of its own.
+		if got, want := settled(), len(list)+2*most; got > want || got < want-5 {
+			t.Fatalf("%d clients take %d sockets, not %d", len(list), got, want)
+		}
+		if !all {
+			break
+		}
+		for _, conn := range list {
+			if _, err := conn.Write([]byte("shout")); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, conn := range list {
+			if got, err := io.ReadAll(conn); err != nil || string(got) != "SHOUT" {
+				t.Fatalf("got %q, %v", got, err)
+			}
+			_ = conn.Close()
+		}
+	}
+	began := time.Now()
+	b.Close()
+	if d := time.Since(began); d > 10*time.Second {
+		t.Error("Close took", d)
+	}
+	if got := settled(); got > len(list) {
+		t.Errorf("after Close there are %d sockets, more than the clients' own %d", got, len(list))
+	}
+}
+
+func openSockets(t *testing.T) (n int) {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(to, "socket:") {
+			n++
+		}
+	}
+	return n
+}
