@@ -147,6 +147,8 @@ func explain(e *Error) string {
 		why = "the root file system is an initramfs, which the sandbox's root can only cover, and a command with CAP_SYS_ADMIN could unmount that; try: --cap-drop CAP_SYS_ADMIN"
 	case e.Op == StepOverlay && errno == syscall.EINVAL:
 		why = "a lower directory has another mount inside, which a user namespace may not uncover; or the file system of the upper directory cannot hold an overlay's changes"
+	case e.Op == StepOverlay && errno == syscall.EROFS:
+		why = "the kernel could not make the overlay's work directory: the disk that holds the changes may be full, or a quota may be used up"
 	case e.Op == StepOverlay && errno == syscall.ELOOP:
 		why = "layers may not overlap"
 	case e.Part == PartNotDir:

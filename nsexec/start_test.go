@@ -24,7 +24,8 @@ import (
 func TestStartErrors(t *testing.T) {
 	bothWays(t, func(t *testing.T, classic bool) {
 		dir := testenv.Dir(t)
-		testenv.Tree(t, dir, "d/", "f: text", "link => d", "script: #!/no/such/interpreter\n", "junk: \x01\x02\x03")
+		// The kernel mounts an overlay read-only if it cannot remove what is in the way of its work directory.
+		testenv.Tree(t, dir, "upper/", "work/work/1/2/3/4/5/", "d/", "f: text", "link => d", "script: #!/no/such/interpreter\n", "junk: \x01\x02\x03")
 		for _, name := range []string{"script", "junk"} {
 			if err := os.Chmod(filepath.Join(dir, name), 0o755); err != nil {
 				t.Fatal(err)
@@ -72,6 +73,9 @@ func TestStartErrors(t *testing.T) {
 			{"remount of no mount", "remount", at("d"), syscall.EINVAL, func(c *nsexec.Cmd) { c.Mounts = base(mounts.Remount(at("d"))) }},
 			{"overlay without its upper directory", "overlay", at("gone"), syscall.ENOENT, func(c *nsexec.Cmd) {
 				c.Mounts = base(mounts.Overlay("/mnt/o", at("gone"), at("gone2"), at("d")))
+			}},
+			{"overlay whose work directory cannot be made", "overlay", "/mnt/o", syscall.EROFS, func(c *nsexec.Cmd) {
+				c.Mounts = base(mounts.Overlay("/mnt/o", at("upper"), at("work"), at("d")))
 			}},
 			{"closed file", "start", "/dev/null", os.ErrClosed, func(c *nsexec.Cmd) {
 				f, _ := os.Open("/dev/null")

@@ -141,11 +141,22 @@ func (c *compiler) overlay(m *mounts.Mount) error {
 	if len(t.data) >= maxData {
 		return &mounts.Error{Op: m.Kind.String(), Path: m.Target, Err: mounts.ErrLongLayers} // the kernel would cut it off
 	}
-	c.attach(t, m, dst)
+	var use func(root prog.Slot)
+	if (m.Upper != "" || m.Temporary) && attrs&attrReadOnly == 0 && !c.o.Bubblewrap {
+		use = c.writable
+	}
+	c.keep(t, m, dst, use)
 	if known {
 		c.Call(prog.SysClose, prog.Int(c.o.ScratchFd+2))
 	}
 	return nil
+}
+
+// writable makes it an error if the kernel mounted an overlay read-only because it could not make its work directory,
+// for example on a full disk: what the command wrote would be refused, and nothing would say why.
+func (c *compiler) writable(root prog.Slot) {
+	c.Call(prog.SysFaccessat2, root.Arg(), c.String(""), prog.Int(writeOK), prog.Int(atEmptyPath|atEAccess)).
+		Tolerate(syscall.EACCES, syscall.EPERM, syscall.ENOSYS)
 }
 
 // escapeLayer escapes separators of layers in overlay's options.
