@@ -87,6 +87,9 @@ func (x *Execution) takeHome(f *plan.Facts, which int, perm os.FileMode, project
 		if err != nil {
 			return nil, homedir.Elsewhere(err, "XDG_STATE_HOME").Error()
 		}
+		if u.layer.Restarted() {
+			x.result.note(NoticeHome, noticeRestarted)
+		}
 		if x.runner.apart {
 			u.layer.Discard()
 		}
@@ -132,6 +135,10 @@ func (x *Execution) mendHome(err error) bool {
 	}
 	return mended
 }
+
+// noticeRestarted tells of a possible power failure: nobody waits until a home layer is on disk.
+const noticeRestarted = "the machine was restarted after commands wrote to the home layer: if it lost its power, files there " +
+	"may be cut off; nsrun home reset removes them"
 
 // homeName is how messages name a path below one of the home directories.
 func (x *Execution) homeName(which int, name string) string {

@@ -26,7 +26,7 @@ const (
 	NoticeProc                   // the command sees the other processes of this container
 	NoticeLater                  // a file that a Blocked rule names is visible if it appears later
 	NoticeBackend                // the command runs without namespaces, and sees Path at another place
-	NoticeHome                   // there is no home layer, or a part of it was removed
+	NoticeHome                   // there is no home layer, a part of it was removed, or files in it may be cut off
 	NoticeInput                  // Request.Stdin returned an error: the command had only the beginning
 )
 

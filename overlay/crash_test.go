@@ -103,6 +103,9 @@ func (d deed) do() error {
 		defer strike.End()
 		return recoverState(d.State)
 	}
+	if d.Do == "fresh" || d.Do == "fresh, kept" {
+		return d.fresh()
+	}
 	s, err := openSoon(d.State, d.ID)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUnusable, err)
@@ -133,6 +136,22 @@ func (d deed) do() error {
 		err = naive(s)
 	default:
 		err = fmt.Errorf("no such deed: %s", d.Do)
+	}
+	return errors.Join(err, s.Close())
+}
+
+// fresh makes a session over Paths, writes to it, commits it or not, and closes it.
+func (d deed) fresh() error {
+	if err := strike.Begin(); err != nil {
+		return err
+	}
+	defer strike.End()
+	s, err := Create(Options{Roots: d.Paths, Dir: d.State})
+	if err != nil {
+		return err
+	}
+	if err = os.WriteFile(filepath.Join(s.Roots()[0].Upper, "f"), []byte("2\n"), 0o644); err == nil && d.Do == "fresh" {
+		err = s.Commit(context.Background())
 	}
 	return errors.Join(err, s.Close())
 }

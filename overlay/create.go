@@ -128,7 +128,7 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 	if err = s.makeUppers(ctx); err != nil {
 		return fail(opUpper, err)
 	}
-	s.beginUnsynced()
+	s.beginUnsynced(s.markFirst)
 	s.armed = s.stored()
 	if err = store.WriteFirst(s.dir, s.meta, s.reused); err != nil {
 		return fail(opMake, err)

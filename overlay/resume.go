@@ -67,7 +67,7 @@ func (s *Session) ResumeContext(ctx context.Context, command []string) (err erro
 	}
 	s.mu.Lock()
 	s.mounted = false
-	s.beginUnsynced()
+	s.beginUnsynced(s.markAgain)
 	s.mu.Unlock()
 	s.fresh = false
 	s.holdIndexes()

@@ -3,6 +3,8 @@
 package overlay
 
 import (
+	"errors"
+
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
@@ -14,12 +16,15 @@ import (
 // always. If the machine was restarted while the mark was there, nobody knows what is on disk: such a session is not
 // committed unless CommitOptions.AllowUnsynced says so.
 
-// beginUnsynced marks the session. If that is impossible, its overlays sync. The caller holds s.work and s.mu, unless
-// nobody else has the session yet.
-func (s *Session) beginUnsynced() {
+// beginUnsynced marks the session with mark. If that is impossible, its overlays sync. The caller holds s.work and s.mu,
+// unless nobody else has the session yet.
+func (s *Session) beginUnsynced(mark func(boot string) error) {
 	boot := sys.BootID()
-	s.volatile = s.meta.Engine == store.Overlay && boot != "" && store.MarkUnsynced(s.dir, boot) == nil
+	s.volatile = s.meta.Engine == store.Overlay && boot != "" && mark(boot) == nil
 }
+
+func (s *Session) markFirst(boot string) error { return store.MarkFirst(s.dir, boot, s.meta) }
+func (s *Session) markAgain(boot string) error { return store.MarkUnsynced(s.dir, boot) }
 
 // checkSynced returns an error if what the session has may not be what was written.
 func (s *Session) checkSynced(op string, allow bool) error {
@@ -29,25 +34,36 @@ func (s *Session) checkSynced(op string, allow bool) error {
 	return nil
 }
 
-// sync brings the session to disk, and removes the mark. A discarded one keeps the mark: few of them are needed again.
-// The caller holds s.work and s.mu, and the overlays are unmounted.
+// sync brings the session to disk, and removes the mark. A discarded one keeps the mark, since few of them are needed
+// again, and so does a committed one, since the commit synced only the copies that it made. The caller holds s.work and
+// s.mu, and the overlays are unmounted.
 func (s *Session) sync() error {
 	if s.dir == nil || s.lock == nil {
 		return nil
 	}
 	marked, lost := store.Unsynced(s.dir)
-	if !marked || lost && s.meta.State == store.Kept || s.meta.State == store.Discarded {
+	// One that was committed although it was lost is synced: somebody said that nothing is missing.
+	if !marked || s.meta.State == store.Discarded || lost == (s.meta.State == store.Kept) {
 		return nil
 	}
-	holds, err := store.HoldsData(s.dir)
-	if err == nil && holds && s.meta.State == store.Kept { // a commit did it already
-		err = tree.InTurn(func() error { return tree.SyncTree(s.dir) }, func() error { return s.state.FlushDir(".") })
-	}
-	if err == nil {
-		err = store.UnmarkSynced(s.dir)
-	}
-	if err != nil {
+	if err := s.syncRest(); err != nil {
 		return &Error{Op: "sync session", Path: s.path, Err: err}
+	}
+	return nil
+}
+
+// syncRest brings what is in the session to disk, and then the removal of the mark, because after a power failure the next commit
+// would be refused.
+func (s *Session) syncRest() error {
+	err := tree.InTurn(func() error { return tree.SyncTree(s.dir) }, func() error { return store.UnmarkSynced(s.dir) })
+	if err != nil {
+		return err
+	}
+	var names tree.Flusher
+	defer names.Close()
+	err = tree.InTurn(func() error { return names.AddDir(s.dir, ".") }, func() error { return names.AddDir(s.state, ".") }, names.Wait)
+	if err != nil {
+		return errors.Join(err, s.markAgain(sys.BootID()))
 	}
 	return nil
 }

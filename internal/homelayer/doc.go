@@ -8,6 +8,7 @@
 //
 //	lock       bytes that are locked; and whether a command has upper, or was killed while it had
 //	project    which project it is of
+//	boot       in which boot of the machine it was last used
 //	upper work of the command that has the layer to itself
 //	runs/ID    lock, upper and work of a command that was started while another one had the layer, and seen: which others
 //	           had ended when it began, so that it saw what they wrote

@@ -59,6 +59,8 @@ type Layer struct {
 	lower   []string // of those runs that have ended, and of the layer
 	discard bool     // what it writes is thrown away
 
+	restarted bool // see Restarted
+
 	tidying sync.WaitGroup // see Begun
 }
 
@@ -82,6 +84,9 @@ func Take(path, project, home string, perm fs.FileMode, apart bool) (l *Layer, e
 
 func (l *Layer) take(project string, apart bool) (err error) {
 	if err = l.open(project); err != nil {
+		return err
+	}
+	if err = l.noteBoot(sys.BootID()); err != nil {
 		return err
 	}
 	if apart {

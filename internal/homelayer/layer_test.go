@@ -116,7 +116,7 @@ func TestTake(t *testing.T) {
 	}
 	release(t, c) // which wrote nothing
 	release(t, a)
-	if got := text(t, path); got != "lock: f measured:  project: /p upper/ upper/a: 1 upper/b: 2 upper/d/ upper/d/f: 2 work/" && got != "lock: f project: /p upper/ upper/a: 1 upper/b: 2 upper/d/ upper/d/f: 2 work/" {
+	if got := text(t, path); got != "boot lock: f measured:  project: /p upper/ upper/a: 1 upper/b: 2 upper/d/ upper/d/f: 2 work/" && got != "boot lock: f project: /p upper/ upper/a: 1 upper/b: 2 upper/d/ upper/d/f: 2 work/" {
 		t.Error(got)
 	}
 	d := take(t, path)

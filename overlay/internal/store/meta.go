@@ -190,6 +190,11 @@ func DecodeMeta(data []byte) (*Meta, error) {
 }
 
 func ReadMeta(dir *tree.Handle) (*Meta, error) {
+	m, err := readMeta(dir)
+	return firstMeta(dir, m, err)
+}
+
+func readMeta(dir *tree.Handle) (*Meta, error) {
 	data, err := dir.ReadFile(MetaName, MetaMost)
 	if err == unix.EFBIG {
 		err = errors.New("not a session's data")

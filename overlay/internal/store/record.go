@@ -30,7 +30,10 @@ func CheckPlace(root int, p string, roots int) error {
 	return nil
 }
 
-var errCut = errors.New("the file is cut short")
+var (
+	errCut  = errors.New("the file is cut short")
+	errMore = errors.New("something follows the data")
+)
 
 // StrictJSON decodes one value. It is an error if anything follows it.
 func StrictJSON(data []byte, to any) error {
@@ -42,7 +45,7 @@ func StrictJSON(data []byte, to any) error {
 		return err
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return errors.New("something follows the data")
+		return errMore
 	}
 	return nil
 }

@@ -126,10 +126,28 @@ func (t *Tx) Seal(staged *tree.Flusher) error {
 	if err := t.s.Book.MarkPending(); err != nil { // an undo may begin with this
 		return err
 	}
+	if err := t.addMeta(staged); err != nil {
+		return err
+	}
 	if err := t.dir.ReplaceFile(JournalName, data, staged); err != nil {
 		return err
 	}
 	return t.flushNames()
+}
+
+// addMeta adds the session's data, without which there is no recovery. Create does not flush it.
+func (t *Tx) addMeta(f *tree.Flusher) error {
+	if marked, _ := store.Unsynced(t.s.Dir); !marked {
+		return nil // Close did it
+	}
+	meta, err := t.s.Dir.Open(store.MetaName, unix.O_RDONLY|unix.O_NOFOLLOW)
+	if err == unix.ENOENT {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.AddFile(meta)
 }
 
 // flushNames waits until everything is on disk by which a recovery finds the transaction.
