@@ -47,8 +47,8 @@ func (f Filter) program(b *prog.Builder) (fprog, insns prog.Ptr) {
 // perf events, userfaultfd, kernel modules, clocks, leases, set-user-id bits, pushing input into the terminal (TIOCSTI,
 // TIOCLINUX), what makes the terminal useless for the caller (its line discipline, tcflow(3) with TCOOFF, the modes and
 // fonts of the Linux console), priorities of PID 1 and of process groups, sockets of families other than unix, IP and
-// netlink, and system calls of another architecture. A refused call fails with EPERM, or with ENOSYS if programs then
-// use another call. Changing the limit of core dumps has no effect.
+// netlink, and system calls of another architecture or newer than Linux 6.18. A refused call fails with EPERM, or with
+// ENOSYS if programs then use another call. Changing the limit of core dumps has no effect.
 var DefaultFilter = sync.OnceValue(func() Filter { return denyFilter(shape{arch: seccomp.Arch, x32: seccomp.HasX32}) })
 
 // newNamespacesUnshare are all namespaces that unshare(2) makes.
@@ -60,6 +60,7 @@ const newNamespacesUnshare = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLON
 func denyFilter(o shape) Filter {
 	var f seccomp.Filter
 	f.Begin(o.arch, o.x32)
+	f.When(seccomp.AtLeast, firstUnknown, func() { f.Refuse(unix.ENOSYS) })
 	denied, unshared := deniedCalls[:], uint32(newNamespacesUnshare)
 	if o.namespaces {
 		denied, unshared = denied[mountCalls:], unix.CLONE_NEWCGROUP|unix.CLONE_NEWTIME
@@ -201,6 +202,11 @@ func denyFilter(o shape) Filter {
 	f.Allow()
 	return Filter(f)
 }
+
+// firstUnknown is the first system call that came after these lists were made: a new one may be another way to do what
+// they refuse, as openat2(2) and clone3(2) were. Programs take it for a kernel without the call. The last one that is
+// known came with Linux 6.17.
+const firstUnknown = unix.SYS_FILE_SETATTR + 1
 
 // mountCalls is how many of deniedCalls, from the first, are about namespaces and mounts.
 const mountCalls = 13

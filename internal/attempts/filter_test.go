@@ -51,6 +51,23 @@ func machine(t *testing.T, f []unix.SockFilter) func(b []byte) uint32 {
 	}
 }
 
+// TestUnknownCalls: the default filter refuses calls that its lists cannot know, and the broadest of its variants does.
+// The controls are the last one that they know, and that numbers of other calls are not refused.
+func TestUnknownCalls(t *testing.T) {
+	broad := nsexec.FilterOptions{UserNamespaces: true, CgroupNamespaces: true, Openat2: true}.Filter()
+	for _, f := range [...][]unix.SockFilter{nsexec.DefaultFilter(), broad} {
+		answer := machine(t, f)
+		for nr, want := range map[uint32]uint32{
+			unix.SYS_READ: seccomp.Allow, unix.SYS_FUTEX_WAITV: seccomp.Allow, unix.SYS_FILE_SETATTR: seccomp.Allow,
+			unix.SYS_FILE_SETATTR + 1: seccomp.Refuse | uint32(unix.ENOSYS), 500: seccomp.Refuse | uint32(unix.ENOSYS), 1<<30 - 1: seccomp.Refuse | uint32(unix.ENOSYS),
+		} {
+			if got := answer(data(nr, f[1].K, [6]uint64{})); got != want {
+				t.Errorf("call %d: %#x, not %#x", nr, got, want)
+			}
+		}
+	}
+}
+
 // TestVerdict: verdict answers each call as the kernel does with the default filter. The filters that observe let no
 // call pass that the default filter refuses.
 func TestVerdict(t *testing.T) {
