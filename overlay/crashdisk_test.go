@@ -130,6 +130,12 @@ func TestCrashFlush(t *testing.T) {
 					calls, touched, decided := 0, false, false
 					r, out := st.deed(tr.deed).strikeIt(t, strike.Plan{Trace: func(_ int, c strike.Call) {
 						calls++
+						if strings.HasPrefix(c.Name, "fchmod") && slices.ContainsFunc(st.projects[:], func(p string) bool { return paths.Inside(c.Files[0], p) }) {
+							session := filepath.Join(st.state, st.id)
+							if list := m.below(filepath.Join(session, store.BookName), st.state+"/"+store.PendingName); len(list) > 0 {
+								t.Errorf("%v: not on disk yet:\n\t%s", c, strings.Join(list, "\n\t"))
+							}
+						}
 						if strings.HasPrefix(c.Name, "rename") {
 							to := c.Files[1]
 							if !touched && slices.ContainsFunc(c.Files, func(f string) bool { return paths.Inside(f, st.projects[0]) || paths.Inside(f, st.projects[1]) }) {

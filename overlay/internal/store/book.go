@@ -128,6 +128,14 @@ func (b *Book) Note(e BookEntry) error {
 	if err := tree.WriteAll(f, slices.Concat([]byte{'\n'}, line, []byte{'\n'})); err != nil {
 		return err
 	}
+	// A power failure must not keep the new mode and lose the old one.
+	steps := []func() error{f.Fsync, func() error { return b.Dir.FlushDir(".") }}
+	if !e.Upper {
+		steps = append(steps, b.Flush)
+	}
+	if err := tree.InTurn(steps...); err != nil {
+		return err
+	}
 	b.noted++
 	return nil
 }
