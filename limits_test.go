@@ -122,6 +122,29 @@ except OSError as e:
 	}
 }
 
+// TestProcessLimitIsNamed: if the limit is reached and stays so for a while, it is named, whatever enforces it. Fewer
+// processes do not reach it.
+func TestProcessLimitIsNamed(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	for script, hit := range map[string]bool{
+		`python3 -c '
+import os, time
+try:
+    while True:
+        if os.fork() == 0:
+            time.sleep(60)
+except OSError:
+    time.sleep(2)
+'`: true,
+		"for i in 1 2 3 4; do sleep 1 & done; wait": false,
+	} {
+		l := limitOf(t, limited(t, nsrun.Config{NoPlayground: true}, nsrun.Limits{PIDs: 8}, script), "pids")
+		if l.Hit != hit || l.Killed && l.By != "nsrun" || l.Peak < 4 || l.Peak > 9 {
+			t.Errorf("%s: %+v", script, l)
+		}
+	}
+}
+
 // TestFileLimits: resource limits enforce these on every host.
 func TestFileLimits(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)

@@ -21,6 +21,7 @@ import (
 // that.
 type usageWatch struct {
 	bytes, pids int64 // the limits; 0: none
+	counted     int64 // the limit of processes that the kernel enforces, and does not say when it is reached; 0: none
 	first       int64 // the shared memory of all programs before the command
 	pid         int
 	root        *os.File      // the sandbox's root; nil: it could not be opened yet
@@ -42,6 +43,8 @@ func newUsageWatch(held []limits.Held) *usageWatch {
 	w := &usageWatch{first: sharedOfAll()}
 	for _, h := range held {
 		switch {
+		case h.By == limits.ByRlimit && h.Name == limits.PIDs:
+			w.counted = int64(h.Value)
 		case h.By != limits.ByRunner:
 		case h.Name == limits.Memory:
 			w.bytes = int64(h.Value)
@@ -49,11 +52,14 @@ func newUsageWatch(held []limits.Held) *usageWatch {
 			w.pids = int64(h.Value)
 		}
 	}
-	if w.bytes == 0 && w.pids == 0 {
+	if !w.enforces() && w.counted == 0 {
 		return nil
 	}
 	return w
 }
+
+// enforces reports whether a limit holds only as long as it is measured.
+func (w *usageWatch) enforces() bool { return w.bytes > 0 || w.pids > 0 }
 
 // begin calls kill when a limit is reached.
 func (w *usageWatch) begin(pid int, kill func()) {
@@ -68,8 +74,10 @@ func (w *usageWatch) begin(pid int, kill func()) {
 			case <-timer.C:
 			}
 			began := time.Now()
-			if w.reached(w.look()) || w.lacks != nil { // without a measurement the limit would not hold
-				kill()
+			if w.reached(w.look()) || w.lacks != nil {
+				if w.enforces() { // without a measurement the limit would not hold
+					kill()
+				}
 				return
 			}
 			timer.Reset(max(often, share*time.Since(began)))
@@ -103,7 +111,11 @@ func (w *usageWatch) reached(u usage) bool {
 
 // state sets the outcome of one of the two limits.
 func (w *usageWatch) state(o *limits.Outcome) {
-	if w == nil || o.By != limits.ByRunner {
+	switch {
+	case w != nil && o.By == limits.ByRlimit && o.Name == limits.PIDs:
+		o.Peak, o.Hit = float64(w.most.pids), w.most.pids >= w.counted
+		return
+	case w == nil || o.By != limits.ByRunner:
 		return
 	}
 	switch o.Name {
