@@ -73,8 +73,9 @@ func (x *Execution) settleLimits() {
 	res := &x.result
 	for _, o := range x.hold.End() {
 		l := Limit{string(o.Name), o.Value, string(o.By), o.Hit, o.Killed, o.Peak, o.Less}
-		if o.Name == limits.FileSize && res.Signal == syscall.SIGXFSZ {
-			l.Hit, l.Killed = true, true
+		if o.Name == limits.FileSize {
+			l.Killed = res.Signal == syscall.SIGXFSZ
+			l.Hit = l.Killed || res.ExitCode == 128+int(syscall.SIGXFSZ) // a shell says so of a process that it waited for
 		}
 		if o.Name == limits.Output && x.meter != nil {
 			l.Peak, l.Hit = x.meter.state()

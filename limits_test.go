@@ -157,6 +157,10 @@ func TestFileLimits(t *testing.T) {
 		t.Errorf("%+v, exit code %d", l, res.ExitCode)
 	}
 	refusedBy(t, res, "signal SIGXFSZ fsize --fsize 2M")
+	child := limited(t, nsrun.Config{NoPlayground: true}, nsrun.Limits{FileSize: 1 << 20}, "head -c 2M /dev/zero >/tmp/x; exit $?")
+	if l := limitOf(t, child, "fsize"); !l.Hit || l.Killed || child.ExitCode != 128+25 {
+		t.Errorf("a child of the shell: %+v, exit code %d", l, child.ExitCode)
+	}
 	if res := limited(t, nsrun.Config{NoPlayground: true}, nsrun.Limits{FileSize: 2 << 20}, "exec head -c 2M /dev/zero >/tmp/x"); res.ExitCode != 0 || len(res.Refusals) > 0 {
 		t.Errorf("with the flag: %+v: %s", res.Refusals, res)
 	}
