@@ -5,16 +5,19 @@ package nsrun
 import (
 	"errors"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/confine"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/wall"
+	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
@@ -62,6 +65,48 @@ func (x *Execution) takesNamespaces() string {
 		return "finding out why something is refused"
 	}
 	return ""
+}
+
+// needsNamespaces reports whether a flag asks for something that takesNamespaces names.
+func needsNamespaces(flag string) bool {
+	name, value, _ := strings.Cut(flag, " ")
+	switch name {
+	case "--allow-unix", "--allow-userns", "--own-ids", "--publish", "--learn-net", "--credential":
+		return true
+	case "--allow-net":
+		return strings.HasPrefix(value, netpolicy.UDP.String()+":")
+	}
+	return false
+}
+
+// withoutFlags takes from refusals the flags that this command cannot have, or that would not help it.
+func (x *Execution) withoutFlags(list []Refusal) {
+	for i := range list {
+		r := &list[i]
+		switch {
+		case !x.landlock || r.Flag == "":
+			continue
+		case needsNamespaces(r.Flag):
+			r.Why += "; " + r.Flag + " needs namespaces (--backend native)"
+		case r.flag == "--rw" && x.holdsOthers(r.value):
+			r.Why += "; " + r.Flag + " would not help without namespaces (--backend native), because something in that directory stays read-only or hidden"
+		default:
+			continue
+		}
+		r.Flag, r.flag, r.value = "", "", ""
+	}
+}
+
+// holdsOthers reports whether something in a directory stays read-only or hidden if the directory becomes writable.
+// Landlock then allows nothing new in it.
+func (x *Execution) holdsOthers(dir string) bool {
+	for i := range x.box.Mounts {
+		if m := &x.box.Mounts[i]; m.Covers() && m.Target != dir && paths.Inside(m.Target, dir) && (m.ReadOnly || m.Kind == mounts.KindBlock || plan.Hole(m)) {
+			return true
+		}
+	}
+	near, _, err := host.DirectMounts([]string{dir}, false)
+	return err == nil && len(near.Plan) > 1
 }
 
 func errNamespaces(what string) error {

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
 )
 
@@ -69,6 +71,52 @@ func TestLandlockHome(t *testing.T) {
 		}
 		if said != c.want || whole != 1 {
 			t.Errorf("home %v: the notice came %d times, want %d: %q", c.home, said, c.want, res.Notices)
+		}
+	}
+}
+
+// TestLandlockFlags: with LandlockBackend no flag is suggested that it refuses, or that does not help.
+func TestLandlockFlags(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	needLandlock(t)
+	dir, c := refusing(t)
+	c.Backend, c.Mode = nsrun.LandlockBackend, nsrun.Direct
+	sock := filepath.Join(dir, "sock")
+	testenv.Tree(t, dir, "work/", "work/.git/", "work/.git/objects/", "work/.git/refs/", "work/.git/HEAD: ref: refs/heads/main\n", "work/f", "plain/", "plain/f")
+	for _, q := range []struct{ command, kind, flag string }{
+		{"unshare -U true", "syscall", ""},
+		{"rm " + dir + "/work/f", "write", ""},
+		{"rm " + dir + "/plain/f", "write", "--rw " + dir + "/plain"},
+		{"rm " + dir + "/sock", "unix", ""},
+		{"touch " + dir + "/new", "write", ""}, // beside what is hidden
+	} {
+		if strings.HasPrefix(q.command, "unshare") && os.Geteuid() == 0 {
+			continue // no flag helps root
+		}
+		res, err := runner(t, c).Run(t.Context(), passing(t, q.command, true))
+		if err != nil || res.ExitCode == 0 {
+			t.Fatalf("%s: %v, %s", q.command, err, res)
+		}
+		i := slices.IndexFunc(res.Refusals, func(r nsrun.Refusal) bool { return string(r.Kind) == q.kind })
+		if i < 0 || res.Refusals[i].Flag != q.flag || q.flag == "" && !strings.Contains(res.Refusals[i].Why, "--backend native") {
+			t.Errorf("%s: %+v, want %q: %s", q.command, res.Refusals, q.flag, res)
+		}
+	}
+	for _, what := range []string{sock, filepath.Join(dir, "work"), "@x"} {
+		a, err := runner(t, c).Why(t.Context(), nsrun.Request{Command: "true"}, what)
+		for _, r := range a.Denied {
+			if r.Kind != nsrun.RefusedRead && r.Flag != "" && !strings.HasPrefix(r.Flag, "--net host") {
+				t.Errorf("%s: %+v", what, r)
+			}
+		}
+		if err != nil || len(a.Denied) == 0 {
+			t.Errorf("%s: %v, %+v", what, err, a)
+		}
+	}
+	for _, command := range []string{"ls /", "ls /etc"} { // no write is refused where a directory cannot be listed
+		res, err := runner(t, c).Run(t.Context(), passing(t, command+" 2>/dev/null; echo \"PermissionError: [Errno 13] Permission denied: '/etc'\" >&2; false", true))
+		if err != nil || len(res.Refusals) != 0 {
+			t.Errorf("%s: %v, %+v", command, err, res.Refusals)
 		}
 	}
 }

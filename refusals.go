@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"io"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/limits"
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/netpolicy"
@@ -35,7 +38,7 @@ const (
 
 // findRefusals finds what the command was refused. err is what Wait returns.
 func (x *Execution) findRefusals(err error) {
-	t := refusalTable{box: &x.box, dir: x.dir, names: mostNames, held: sys.Held(), landlock: x.landlock, rules: x.net != nil, open: x.request.Network || x.net != nil && x.net.mode == KernelEnforcer}
+	t := refusalTable{box: &x.box, dir: x.dir, words: namesIn(strings.Join(x.args, " ")), recursive: removesTrees(x.args), names: mostNames, held: sys.Held(), landlock: x.landlock, rules: x.net != nil, open: x.request.Network || x.net != nil && x.net.mode == KernelEnforcer}
 	for _, d := range x.result.Network.Denied() {
 		r := networkRefusal(d)
 		target := d.Host
@@ -70,6 +73,7 @@ func (x *Execution) findRefusals(err error) {
 	case x.observed != nil:
 		for _, r := range x.observed.list {
 			if r.Rule != networkRule {
+				t.widen(&r)
 				t.add(r)
 			}
 		}
@@ -83,6 +87,7 @@ func (x *Execution) findRefusals(err error) {
 			}
 		}
 	}
+	x.withoutFlags(t.list)
 	x.result.Refusals = t.list
 }
 
@@ -164,14 +169,16 @@ func networkRefusal(d netpolicy.Decision) Refusal {
 
 // refusalTable collects refusals, each once.
 type refusalTable struct {
-	box      *plan.Sandbox
-	dir      string // the working directory
-	names    int    // that may still be looked at
-	held     uint64 // nsrun's privileges, see sys.Held
-	landlock bool   // nothing is done by mounts
-	rules    bool   // it has a network by rules
-	open     bool   // it has the host's network
-	list     []Refusal
+	box       *plan.Sandbox
+	dir       string   // the working directory
+	words     []string // of the command line, which can be paths
+	recursive bool     // the command line removes directories with all that is in them
+	names     int      // that may still be looked at
+	held      uint64   // nsrun's privileges, see sys.Held
+	landlock  bool     // nothing is done by mounts
+	rules     bool     // it has a network by rules
+	open      bool     // it has the host's network
+	list      []Refusal
 }
 
 func (t *refusalTable) add(r Refusal) {
@@ -192,6 +199,7 @@ var messages = [...]struct {
 	err  unix.Errno
 }{
 	{[]byte("read-only file system"), unix.EROFS},
+	{[]byte(readOnlyDatabase), unix.EROFS},
 	{[]byte("permission denied"), unix.EACCES},
 	{[]byte("no such file"), unix.ENOENT},          // not all shells say "or directory"
 	{[]byte("directory nonexistent"), unix.ENOENT}, // dash
@@ -199,6 +207,9 @@ var messages = [...]struct {
 	{[]byte("eacces"), unix.EACCES}, // Node says only this of sockets
 	{[]byte("enoent"), unix.ENOENT},
 }
+
+// readOnlyDatabase is what SQLite says of a file, or a directory, that it cannot write to. It does not say of which.
+const readOnlyDatabase = "readonly database"
 
 // namespaceWords occur in messages about namespaces, which the seccomp filter refuses with EPERM.
 var namespaceWords = [...][]byte{[]byte("namespace"), []byte("unshare"), []byte("no usable sandbox"), []byte("clone")}
@@ -230,6 +241,10 @@ func (t *refusalTable) text(output []byte) {
 		for _, m := range messages {
 			if i := bytes.Index(lower, m.text); i >= 0 && len(lower) == len(line) {
 				before, behind := string(line[:i]), string(line[i+len(m.text):])
+				if string(m.text) == readOnlyDatabase {
+					t.database()
+					break
+				}
 				if !t.line(before, behind, m.err) && t.landlock && m.err == unix.EACCES { // Landlock has one error
 					_ = t.line(before, behind, unix.ENOENT) || t.line(before, behind, unix.EROFS)
 				}
@@ -237,6 +252,74 @@ func (t *refusalTable) text(output []byte) {
 			}
 		}
 	}
+}
+
+// database adds the directory of the first database of the command line that cannot be written to: SQLite makes a journal
+// beside it.
+func (t *refusalTable) database() {
+	for _, name := range t.words {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(t.dir, name)
+		}
+		if isDatabase(name) && t.addPath(filepath.Dir(name), unix.EROFS, RefusedWrite) {
+			return
+		}
+	}
+}
+
+// isDatabase reports whether a file is SQLite's.
+func isDatabase(name string) bool {
+	const magic = "SQLite format 3\x00"
+	if fi, err := os.Stat(name); err != nil || !fi.Mode().IsRegular() {
+		return false
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	b := make([]byte, len(magic))
+	_, err = io.ReadFull(f, b)
+	return err == nil && string(b) == magic
+}
+
+// removedFrom is the directory that has to be writable for something in a directory to be removed: if the command
+// removes the directory, too, it is that in which the directory is.
+func (t *refusalTable) removedFrom(dir string) string {
+	for _, name := range t.words {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(t.dir, name)
+		}
+		if name = filepath.Clean(name); t.recursive && paths.Inside(dir, name) {
+			dir = filepath.Dir(name)
+		}
+	}
+	return dir
+}
+
+// widen gives a refusal the flag for the directory that removedFrom names, if this user may write to that.
+func (t *refusalTable) widen(r *Refusal) {
+	dir := t.removedFrom(r.Target)
+	if r.flag != "--rw" || dir == r.Target {
+		return
+	}
+	if with, ok := t.box.Opening(dir); ok && unix.Access(dir, unix.W_OK) == nil {
+		r.allowWith(with)
+	}
+}
+
+// removesTrees reports whether a command line has rm with its option -r.
+func removesTrees(args []string) bool {
+	found := false
+	for word := range strings.FieldsSeq(strings.Join(args, " ")) {
+		switch {
+		case filepath.Base(word) == "rm":
+			found = true
+		case found && (word == "--recursive" || len(word) > 1 && word[0] == '-' && word[1] != '-' && strings.ContainsAny(word, "rR")):
+			return true
+		}
+	}
+	return false
 }
 
 // line adds the path that a message is about: the last one before the error's text, else the first one after it.
@@ -264,7 +347,10 @@ func (t *refusalTable) line(before, behind string, err unix.Errno) bool {
 			break
 		}
 		if kind == RefusedWrite && (removes(before) || strings.Contains(behind, " -> ")) {
-			name = filepath.Dir(name) // which is what is written to
+			name = t.removedFrom(filepath.Dir(name)) // which is what is written to
+		}
+		if t.landlock && err == unix.EROFS && kind == RefusedWrite && host.IsDir(name) && !changes(before) {
+			continue // a directory that cannot be listed: Landlock has the same error for it
 		}
 		if err == unix.ENOENT && creates(before) {
 			if r, ok := refusedWrite(t.box, name, err, false); ok {
@@ -283,6 +369,12 @@ func (t *refusalTable) line(before, behind string, err unix.Errno) bool {
 func creates(message string) bool {
 	message = strings.ToLower(message)
 	return slices.ContainsFunc([]string{"creat", "touch", "mkdir", "for writing", "output file"}, func(word string) bool { return strings.Contains(message, word) })
+}
+
+// changes reports whether a message is about a change of what it names.
+func changes(message string) bool {
+	message = strings.ToLower(message)
+	return creates(message) || removes(message) || slices.ContainsFunc([]string{"setting", "changing", "preserving", "lock", "write"}, func(word string) bool { return strings.Contains(message, word) })
 }
 
 // removes reports whether a message is about a name, not about what the name leads to.

@@ -108,6 +108,9 @@ func TestRefusals(t *testing.T) {
 		{"od $D/secret.env", "read", "blocked"}, {"tail $D/secret.env", "read", "blocked"}, {"nl $D/secret.env", "read", "blocked"},
 		{"bash $D/hidden/f", "read", "blocked"}, {"stat $D/hidden/f", "read", "blocked"}, {"tar cf new $D/hidden/f", "read", "blocked"},
 		{"cat ~/.ssh/id 2>&- || { echo Error: open ENOENT $H/.ssh/id >&2; false; }", "read", "secret"},
+		// What is refused next is thought of.
+		{"test -e $D/ro/d/f; rmdir $D/ro/d 2>/dev/null || rm -r $D/ro/d", "write", "read-only"}, {"test -e $D/ro/d/f; rm -r $D/ro/d", "write", "read-only"},
+		{"test -e $D/ro/d/f; rm --force --recursive ../ro/d", "write", "read-only"},
 	} {
 		t.Run(q.command, func(t *testing.T) {
 			t.Parallel()
@@ -143,6 +146,35 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("with %s: %v, %s", r.Flag, err, res)
 			}
 		})
+	}
+}
+
+// TestRefusedDatabase: SQLite does not say which database it cannot write to. The flag is for the directory, in which
+// it makes a journal.
+func TestRefusedDatabase(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	if _, err := exec.LookPath("sqlite3"); err != nil {
+		testenv.Skip(t, "sqlite3", err.Error())
+	}
+	dir, c := refusing(t)
+	testenv.Tree(t, dir, "db/")
+	db := filepath.Join(dir, "db", "x")
+	if b, err := exec.Command("sqlite3", db, "create table t(a)").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, b)
+	}
+	for _, command := range []string{"sqlite3 " + db + " 'insert into t values(1)'", "sqlite3 ../host/db/x 'insert into t values(2)'"} {
+		res, err := runner(t, c).Run(t.Context(), passing(t, command, true))
+		if err != nil || len(res.Refusals) != 1 || res.Refusals[0].Flag != "--rw "+filepath.Dir(db) {
+			t.Fatalf("%s: %v, %+v: %s", command, err, res.Refusals, res)
+		}
+		if res, err := runner(t, allowed(t, c, res.Refusals[0].Flag)).Run(t.Context(), nsrun.Request{Command: command}); err != nil || res.ExitCode != 0 {
+			t.Errorf("%s with %s: %v, %s", command, "--rw", err, res)
+		}
+	}
+	// It has a reason of its own.
+	res, err := runner(t, c).Run(t.Context(), passing(t, "sqlite3 -readonly new 'create table t(a)'; echo attempt to write a readonly database >&2; false", true))
+	if err != nil || len(res.Refusals) != 0 {
+		t.Errorf("in the project: %v, %+v", err, res.Refusals)
 	}
 }
 

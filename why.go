@@ -34,6 +34,7 @@ func (r *Runner) Why(ctx context.Context, q Request, what string) (Finding, erro
 	default:
 		err = a.host(x)
 	}
+	x.withoutFlags(a.Denied)
 	return a, err
 }
 

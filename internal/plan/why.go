@@ -103,7 +103,9 @@ func (s *Sandbox) Why(name string, on OnHost) Place {
 			p.Cause = SecretCause
 		}
 	case mounts.KindDev, mounts.KindMqueue:
-		s.private(&p, m, readOnly)
+		if s.private(&p, m, readOnly); m.Kind == mounts.KindDev && slices.Contains(hostDevices, name) {
+			p.Cause, p.Read, p.Writing = NoCause, true, InPlace
+		}
 	default:
 		s.shown(&p, m, s.Layers[at])
 	}
@@ -276,8 +278,11 @@ func (s *Sandbox) flags(p *Place, on OnHost) {
 	}
 }
 
+// hostDevices are the host's own in each /dev of a sandbox.
+var hostDevices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
+
 // ownDevices are those that every /dev of a sandbox has, but for that of the preset strict.
-var ownDevices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/console"}
+var ownDevices = append(slices.Clip(hostDevices), "/dev/ptmx", "/dev/console")
 
 // kernels are file systems of the kernel, for which rules have no effect.
 var kernels = []string{"/proc", "/sys", "/dev"}
