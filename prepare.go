@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/pathrule"
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/renames"
 	"github.com/nsrun/nsrun/internal/sandbox"
@@ -124,6 +125,9 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	box, notices, err := plan.Build(f, policy)
 	x.notices = publicNotices(notices)
 	x.homeTells()
+	if err == nil {
+		err = seesProject(&f, &box)
+	}
 	if err == nil && x.runner.apart {
 		err = x.keepApart(&f, &box)
 	}
@@ -286,6 +290,25 @@ func (x *Execution) addFolders(f *plan.Facts) error {
 		}
 	}
 	return nil
+}
+
+// errHidesProject is about a rule that leaves commands without the directory that they are about.
+var errHidesProject = errors.New("the command would not see its project: hide what is in it instead")
+
+// seesProject returns an error about the rule that hides the project.
+func seesProject(f *plan.Facts, box *plan.Sandbox) error {
+	dir := f.Folders.Project
+	if dir == "" || pathrule.Verdict(box.Rules, dir) != pathrule.Block {
+		return nil
+	}
+	last := len(box.Rules) - 1
+	for last > 0 && pathrule.Verdict(box.Rules[:last], dir) == pathrule.Block {
+		last--
+	}
+	if last >= len(f.Rules) {
+		return &plan.RuleError{Asked: true, Index: last - len(f.Rules), Err: errHidesProject}
+	}
+	return &plan.RuleError{Index: last, Err: errHidesProject}
 }
 
 // matchRules starts to match rules, which for patterns can take a walk through the project. The returned function waits

@@ -16,6 +16,7 @@ import (
 	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/service"
 	"github.com/nsrun/nsrun/netpolicy"
+	"github.com/nsrun/nsrun/netpolicy/broker"
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
 )
@@ -224,8 +225,11 @@ func (o *runOptions) placed(err error, key string, texts ...string) error {
 // keysOf are the keys of files that operations of the library are about.
 var keysOf = map[string]string{
 	"use as cache": "caches", "allow unix socket": "allow_unix", "own ids": "own_ids", "use credential for": "credentials",
-	"use credential in": "credentials", "run without namespaces": "backend",
+	"use credential in": "credentials", "run without namespaces": "backend", "publish": "publish",
 }
+
+// portOf is the port of an address.
+func portOf(address string) string { return address[strings.LastIndexByte(address, ':')+1:] }
 
 // placedByOp adds the place at which a file asks for what an operation failed to do.
 func (o *runOptions) placedByOp(e *nsrunlib.Error) error {
@@ -236,6 +240,9 @@ func (o *runOptions) placedByOp(e *nsrunlib.Error) error {
 		return o.placed(e, "presets", nsrunlib.BrowserPreset.String())
 	}
 	texts := []string{e.Path}
+	if e.Op == "publish" {
+		texts[0] = portOf(e.Path)
+	}
 	for _, name := range o.allowUnix {
 		if strings.HasPrefix(name, e.Path+":") {
 			texts = append(texts, name)
@@ -273,6 +280,12 @@ func (r *runner) typed(err error) error {
 		}
 		return r.o.placedByOp(e)
 	}
+	if e, ok := errors.AsType[*broker.Error](err); ok && e.Op == "publish" {
+		return r.o.placed(e, "publish", portOf(e.Path))
+	}
+	if e, ok := errors.AsType[*netpolicy.Error](err); ok && r.o.enforcer == nsrunlib.KernelEnforcer {
+		return r.o.placed(e, "net_by", "kernel")
+	}
 	if e, ok := errors.AsType[*nsrunlib.LimitError](err); ok && e.Name != "" {
 		return r.o.placed(e, e.Name, "")
 	}
@@ -289,7 +302,9 @@ func (r *runner) typed(err error) error {
 		if e.Question.Action == nsrunlib.ActionConnect {
 			what, remedy = "access to "+escape.Quote(e.Question.Target), ""
 		}
-		return errors.New(what + " was not approved: it needs a yes on a terminal, every time" + remedy)
+		text := what + " was not approved: it needs a yes on a terminal, every time"
+		service, _, _ := strings.Cut(e.Question.Target, ",") // what it is follows
+		return r.o.placed(errors.New(text+remedy), "allow_unix", service, e.Question.Target)
 	}
 	return err
 }

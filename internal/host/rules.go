@@ -26,11 +26,12 @@ type Rule struct {
 }
 
 var (
-	errNoPath     = errors.New("no such path")
-	errOwnProcess = errors.New("it is a process of nsrun's own, which the command does not see")
-	errRuleAccess = errors.New("a rule must be Direct, ReadOnly, Blocked or Protected")
-	errExcept     = errors.New("only rules that hide paths can have exceptions")
-	errUseless    = errors.New("its directory is hidden as a whole, so an exception has no effect there: show the path by another rule (--ro, --rw)")
+	errNoPath      = errors.New("no such path")
+	errOwnProcess  = errors.New("it is a process of nsrun's own, which the command does not see")
+	errKernelFiles = errors.New("it belongs to the kernel, such as /proc and /sys: writing there changes this machine, not files")
+	errRuleAccess  = errors.New("a rule must be Direct, ReadOnly, Blocked or Protected")
+	errExcept      = errors.New("only rules that hide paths can have exceptions")
+	errUseless     = errors.New("its directory is hidden as a whole, so an exception has no effect there: show the path by another rule (--ro, --rw)")
 
 	// ErrElse says that a path now leads to another file.
 	ErrElse = errors.New("it now leads to another file")
@@ -243,12 +244,28 @@ func (q *RuleQuery) one(access plan.Access, path, pattern string) (found plan.Fo
 	if paths.Inside(found.At, "/proc/"+strconv.Itoa(os.Getpid())) {
 		return found, errOwnProcess
 	}
+	if access == plan.Write && ofKernel(found.At) {
+		return found, errKernelFiles
+	}
 	named := path == pattern && isHidden(pattern, q.Hidden, false)
 	found.Linked = path != found.At
 	if found.Hidden = found.At != pattern && !named && isHidden(found.At, q.Hidden, true); !found.Hidden {
 		found.Bind, err = Bind(found.At, access == plan.Write)
 	}
 	return found, err
+}
+
+// ofKernel reports whether a path lies in a file system of the kernel, or in /proc and /sys, where others are mounted.
+func ofKernel(name string) bool {
+	if paths.InAny(name, []string{"/proc", "/sys"}) {
+		return true
+	}
+	fd, err := sys.Openat2(unix.AT_FDCWD, name, unix.O_PATH, 0, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return sys.InKernelFS(sys.FD(fd))
 }
 
 // ofGit reports whether a directory is a git directory, or the place in it of those of submodules or work trees.
