@@ -147,6 +147,7 @@ func (r *Registry) directory(create bool) (*dir, error) {
 			return nil, homedir.Elsewhere(err, r.stateVariable)
 		}
 		r.state = d
+		finishRestorations(d)
 	}
 	return r.state, nil
 }

@@ -129,31 +129,35 @@ func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Res
 	}
 	defer parent.close()
 	name := filepath.Base(path)
-
 	now, have, err := openCurrent(parent, name)
 	if err != nil {
 		return fail(err)
 	}
 	defer now.Close() // of nil: nothing
-	temp := ".nsrun-restore-" + sys.RandomText(8)
+	temp := restorePrefix + sys.RandomText(8)
 	dst, named, err := createIn(parent, temp)
 	if err != nil {
 		return fail(err)
 	}
 	defer dst.Close()
+	noted := func() {}
 	theirs := false // temp is what another program has just written
 	defer func() {
 		if named && !theirs {
 			_ = parent.unlink(temp, 0) // ours, or what was exchanged with it
 		}
+		noted()
 	}()
-	if _, err := sys.CopyData(ctx, dst, src); err != nil {
-		return fail(err)
+	if noted, err = r.noteRestoring(parent, name, temp, dst, now, &have); err != nil {
+		return out, err
 	}
-	if err := dress(dst, parent, v, now != nil, &have); err != nil {
-		return fail(err)
+	if _, err = sys.CopyData(ctx, dst, src); err == nil {
+		err = dress(dst, parent, v, now != nil, &have)
 	}
-	if err := sys.Fsync(int(dst.Fd())); err != nil {
+	if err == nil {
+		err = sys.Fsync(int(dst.Fd()))
+	}
+	if err != nil {
 		return fail(err)
 	}
 	// After everything else that may fail, so that the log has no restoration that failed.
@@ -161,12 +165,8 @@ func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Res
 		return out, err
 	}
 	if !named {
-		own := "/proc/self/fd/" + strconv.Itoa(int(dst.Fd()))
-		if err := unix.Linkat(unix.AT_FDCWD, own, int(parent.fd), temp, unix.AT_SYMLINK_FOLLOW); err != nil {
-			return fail(err)
-		}
 		named = true
-		if err := sys.Fsync(int(dst.Fd())); err != nil { // btrfs flushed nothing of a file without a name
+		if err := giveName(dst, parent, temp); err != nil {
 			return fail(err)
 		}
 	}
@@ -187,6 +187,15 @@ func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Res
 		return fail(err)
 	}
 	return out, r.append(&op{Files: []fileOp{{Path: text(path), Time: nanos(r.now()), There: true, Modified: st.Mtim.Nano(), Mode: st.Mode & 0o777}}})
+}
+
+// giveName gives a file without a name one, and flushes it: btrfs flushed nothing of it before.
+func giveName(f *os.File, parent *dir, name string) error {
+	own := "/proc/self/fd/" + strconv.Itoa(int(f.Fd()))
+	if err := unix.Linkat(unix.AT_FDCWD, own, int(parent.fd), name, unix.AT_SYMLINK_FOLLOW); err != nil {
+		return err
+	}
+	return sys.Fsync(int(f.Fd()))
 }
 
 // createIn makes a file, without a name where the file system can: then nothing is left if this program is killed while

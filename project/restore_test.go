@@ -127,6 +127,16 @@ func TestRestoreStruck(t *testing.T) {
 			t.Errorf("killed at call %d, %s: there is %v", k, r.Call, names)
 		}
 		p.reopen()
+		p.versions("d/a")
+		if names, _ := os.ReadDir(p.at("d")); len(names) != 1 {
+			t.Errorf("killed at call %d, %s: the next process left %v", k, r.Call, names)
+		}
+		if notes, _ := filepath.Glob(filepath.Join(p.o.Dir, restoringPrefix+"*")); len(notes) > 0 {
+			t.Errorf("killed at call %d, %s: the next process left %v", k, r.Call, notes)
+		}
+		if text := p.read(p.at("d/a")); text != "two" && text != "one" {
+			t.Errorf("killed at call %d, %s: then the file is %q", k, r.Call, text)
+		}
 	}
 }
 
