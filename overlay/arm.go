@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
@@ -155,7 +156,7 @@ func (s *Session) chooseEngine() (store.Engine, error) {
 	if !sure {
 		ok = tree.TakesMarks(s.dir)
 	}
-	if ok {
+	if ok && !sys.On9P(s.dir.FD) {
 		return store.Overlay, nil
 	}
 	return store.Tmpfs, nil

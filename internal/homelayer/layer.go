@@ -168,6 +168,9 @@ func (l *Layer) makePair(dir sys.FD) error {
 
 // fits refuses file systems that are known not to hold an upper directory.
 func fits(dir sys.FD) error {
+	if sys.On9P(dir) {
+		return ErrUnfit
+	}
 	var st unix.Statfs_t
 	if err := sys.Retry(func() error { return unix.Fstatfs(int(dir), &st) }); err != nil {
 		return err
@@ -176,7 +179,7 @@ func fits(dir sys.FD) error {
 	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC:
 		return nil
 	case unix.OVERLAYFS_SUPER_MAGIC, unix.NFS_SUPER_MAGIC, unix.FUSE_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC,
-		unix.MSDOS_SUPER_MAGIC, unix.EXFAT_SUPER_MAGIC, unix.V9FS_MAGIC, unix.CEPH_SUPER_MAGIC, unix.ECRYPTFS_SUPER_MAGIC, unix.RAMFS_MAGIC:
+		unix.MSDOS_SUPER_MAGIC, unix.EXFAT_SUPER_MAGIC, unix.CEPH_SUPER_MAGIC, unix.ECRYPTFS_SUPER_MAGIC, unix.RAMFS_MAGIC:
 		return ErrUnfit
 	}
 	if err := unix.Fsetxattr(int(dir), "user.overlay.nsrun", []byte("y"), 0); err != nil {
