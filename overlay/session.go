@@ -5,6 +5,7 @@ package overlay
 import (
 	"context"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -225,6 +226,25 @@ func (s *Session) root(i int) (*tree.Handle, error) {
 		s.lower[i] = h
 	}
 	return s.lower[i], nil
+}
+
+// checkWritable fails with EROFS if nobody can write to one of the roots, of which equal ones follow each other.
+func (s *Session) checkWritable(op string, roots iter.Seq[int]) error {
+	last := -1
+	for i := range roots {
+		if i == last {
+			continue
+		}
+		last = i
+		h, err := s.root(i)
+		if err != nil {
+			return err
+		}
+		if tree.ReadOnly(h) {
+			return &Error{Op: op, Path: s.roots[i].Path, Err: unix.EROFS}
+		}
+	}
+	return nil
 }
 
 // usable returns an error if the session has no changes to work with. The caller holds s.mu or s.work.

@@ -45,6 +45,13 @@ func (s *Session) Undo(ctx context.Context, o UndoOptions) (err error) {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
 	defer t.Close()
+	err = s.checkWritable(op, func(yield func(int) bool) {
+		for i := 0; i < len(t.Journal.Nodes) && yield(t.Journal.Nodes[i].Root); i++ {
+		}
+	})
+	if err != nil {
+		return err
+	}
 	t.Plain, t.Force = s.log.Plain, o.Force
 	if o.Progress != nil {
 		t.Progress = func(done, total int) { o.Progress(Progress{Done: done, Total: total}) }

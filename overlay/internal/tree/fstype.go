@@ -32,6 +32,16 @@ func FSType(h *Handle) (uint32, error) {
 	return uint32(st.Type), err
 }
 
+// ReadOnly reports whether nobody can write to the directory h because its file system, the mount of it, or its subvolume
+// is read-only.
+func ReadOnly(h *Handle) bool {
+	if unix.Faccessat(int(h.FD), ".", unix.W_OK, 0) == unix.EROFS {
+		return true
+	}
+	var st unix.Statfs_t // to the caller, the directory may be closed
+	return sys.Retry(func() error { return unix.Fstatfs(int(h.FD), &st) }) == nil && st.Flags&unix.ST_RDONLY != 0
+}
+
 // IsLower reports whether an overlay can lie over a directory of this file system. It cannot
 // if names differ only by their case.
 func IsLower(typ uint32) bool {

@@ -135,7 +135,11 @@ func (t *Tx) DropStages() error {
 		t.stages[i] = nil
 		d, err := t.Doors.open(store.Place{Root: st.Root, Path: string(st.Dir)})
 		if err == nil {
-			if _, found, lerr := d.LstatIf(st.Name); lerr != nil || !found {
+			_, found, lerr := d.LstatIf(st.Name)
+			if lerr == nil && !found && tree.ReadOnly(d) { // it was never made, or removed before that
+				continue
+			}
+			if lerr != nil || !found {
 				err = lerr
 			} else {
 				err = tree.RemoveTree(d, st.Name)

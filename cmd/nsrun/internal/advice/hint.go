@@ -92,11 +92,10 @@ func For(err error) string {
 	if e, ok := errors.AsType[*os.SyscallError](err); ok && e.Syscall == "getwd" && errors.Is(err, fs.ErrNotExist) {
 		return "the current directory was removed; try: cd DIR"
 	}
-	if e, ok := errors.AsType[*overlay.Error](err); ok && errors.Is(e, unix.ENAMETOOLONG) {
-		return "try: nsrun commit --exclude PATH"
-	}
-	if e, ok := errors.AsType[*overlay.Error](err); ok && e.Op == "open root" && errors.Is(err, fs.ErrNotExist) {
-		return "the project was moved or removed; its session can be used again when the project is back there"
+	if e, ok := errors.AsType[*overlay.Error](err); ok {
+		if text := sessionHint(e); text != "" {
+			return text
+		}
 	}
 	if errors.Is(err, overlay.ErrEnded) {
 		return "try: nsrun ls"
@@ -112,6 +111,19 @@ func For(err error) string {
 	}
 	if errors.Is(err, overlay.ErrNoChange) {
 		return "try: nsrun show"
+	}
+	return ""
+}
+
+// sessionHint is the hint for an operation on a session that the system refused, or "".
+func sessionHint(e *overlay.Error) string {
+	switch {
+	case errors.Is(e, unix.ENAMETOOLONG):
+		return "try: nsrun commit --exclude PATH"
+	case errors.Is(e, unix.EROFS) && (e.Op == "commit" || e.Op == "undo"):
+		return "the session stays; try: nsrun diff --patch, for another copy of the project"
+	case errors.Is(e, fs.ErrNotExist) && e.Op == "open root":
+		return "the project was moved or removed; its session can be used again when the project is back there"
 	}
 	return ""
 }
