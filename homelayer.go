@@ -84,7 +84,10 @@ func (x *Execution) takeHome(f *plan.Facts, which int, perm os.FileMode, project
 			l := x.runner.config.limits(&x.request)
 			u.layer, err = homelayer.Take(path, cmp.Or(project, u.at), u.at, perm, l.Disk > 0 || l.Inodes > 0 || x.runner.apart)
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, homelayer.ErrUnfit):
+			return nil, homedir.OnAnother(err, "XDG_STATE_HOME").Error()
+		case err != nil:
 			return nil, homedir.Elsewhere(err, "XDG_STATE_HOME").Error()
 		}
 		if u.layer.Restarted() {

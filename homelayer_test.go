@@ -266,7 +266,7 @@ func TestHomeOf(t *testing.T) {
 	if err := unix.Mount("ramfs", homes, "ramfs", 0, "mode=700"); err != nil {
 		t.Fatal(err)
 	}
-	try("this file system cannot hold the changes of an overlay")
+	try("this file system cannot hold the changes of an overlay (try: export XDG_STATE_HOME=DIR, with a directory on another file system, such as ext4)")
 	if err := unix.Unmount(homes, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	boltErrors "go.etcd.io/bbolt/errors"
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/homedir"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
@@ -63,7 +64,10 @@ func (r *Registry) viewAsIs(fn func(*bbolt.Tx) error) error {
 	}
 }
 
-var errOld = errors.New("an older version of nsrun wrote it")
+var (
+	errOld      = errors.New("an older version of nsrun wrote it")
+	errUnmapped = errors.New("files on this file system cannot be mapped into memory")
+)
 
 // update merges the journal into the database, and then calls fn, if it is not nil, in the
 // same transaction. When it returns, the database is on disk.
@@ -134,7 +138,9 @@ func (r *Registry) transact(d *dir, write bool, done func() error, fn func(*bbol
 	if err != nil {
 		db = nil
 		if write || !missing(err) {
-			err = refused(err)
+			if err = refused(err); errors.Is(err, errUnmapped) {
+				err = homedir.OnAnother(err, r.stateVariable)
+			}
 		}
 		return err
 	}
@@ -152,6 +158,11 @@ func refused(err error) error {
 	for _, e := range []error{boltErrors.ErrInvalid, boltErrors.ErrVersionMismatch, boltErrors.ErrChecksum} {
 		if errors.Is(err, e) {
 			return fmt.Errorf("%w: %v", ErrDamaged, err)
+		}
+	}
+	for _, e := range []error{unix.EINVAL, unix.ENODEV} { // of mmap(2), as on 9p
+		if errors.Is(err, e) {
+			return errUnmapped
 		}
 	}
 	return sys.Bare(err)

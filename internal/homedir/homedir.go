@@ -51,6 +51,15 @@ func Elsewhere(err error, variable string) error {
 	return err
 }
 
+// OnAnother adds to err, about a file system that cannot hold what a directory is for, how to have that directory on
+// another one. An empty variable, which would name its place, adds nothing.
+func OnAnother(err error, variable string) error {
+	if variable == "" {
+		return err
+	}
+	return fmt.Errorf("%w (try: export %s=DIR, with a directory on another file system, such as ext4)", err, variable)
+}
+
 // Passwd is the home directory that /etc/passwd has for the effective user id, "" if it has none. It does not use
 // os/user: with cgo that would load libraries, and it asks for more than this.
 func Passwd() string { return passwd.home("/etc/passwd", os.Geteuid()) }
