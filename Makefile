@@ -121,7 +121,10 @@ install: nsrun nsrun-mcp nsrun-credential
 	install -D -m 644 completions/nsrun.bash $(BASH)/nsrun
 	install -D -m 644 completions/_nsrun $(ZSH)/_nsrun
 	install -D -m 644 completions/nsrun.fish $(FISH)/nsrun.fish
-	[ ! -e $(RESTRICTED) ] || install -D -m 644 cmd/nsrun/apparmor/$(APPARMOR) $(DESTDIR)/etc/apparmor.d/nsrun
+	@if [ ! -e $(RESTRICTED) ]; then :; elif [ -n "$(DESTDIR)" ] || [ -w /etc ]; then \
+		(set -x; install -D -m 644 cmd/nsrun/apparmor/$(APPARMOR) $(DESTDIR)/etc/apparmor.d/nsrun); \
+	else echo "not installed: AppArmor's profile, by which /usr/bin/nsrun and /usr/local/bin/nsrun may make user namespaces;" \
+		"others may not (try: sudo make install)" >&2; fi
 
 # Never by default: it may hide the other bwrap. It does not replace it.
 install-bwrap: install
@@ -133,7 +136,7 @@ install-bwrap: install
 	printf '#compdef bwrap\n_nsrun "$$@"\n' >$(ZSH)/_bwrap
 
 uninstall:
-	[ ! -e $(RESTRICTED) ] || rm -f $(DESTDIR)/etc/apparmor.d/nsrun
+	@[ ! -e $(RESTRICTED) ] || [ ! -w $(DESTDIR)/etc/apparmor.d ] || (set -x; rm -f $(DESTDIR)/etc/apparmor.d/nsrun)
 	rm -f $(BIN)/nsrun $(LIBEXEC)/nsrun-mcp $(LIBEXEC)/nsrun-credential $(SHARE)/man/man1/nsrun.1 $(BASH)/nsrun $(ZSH)/_nsrun $(FISH)/nsrun.fish
 	rmdir $(LIBEXEC) 2>/dev/null || true
 	if [ "$$(readlink $(BIN)/bwrap)" = nsrun ]; then rm -f $(BIN)/bwrap $(BASH)/bwrap $(FISH)/bwrap.fish $(ZSH)/_bwrap; fi
