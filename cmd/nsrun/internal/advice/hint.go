@@ -112,6 +112,18 @@ func For(err error) string {
 	if errors.Is(err, overlay.ErrNoChange) {
 		return "try: nsrun show"
 	}
+	return fullHint(err)
+}
+
+// fullHint is the hint for a full disk and for a quota, or "". The kernel says the same of other limits.
+func fullHint(err error) string {
+	_, file := errors.AsType[*fs.PathError](err)
+	if _, ok := errors.AsType[*overlay.Error](err); !ok && !file {
+		return ""
+	}
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return "try: nsrun gc --older 0, which frees space at the price of undo"
+	}
 	return ""
 }
 
