@@ -134,10 +134,29 @@ func sessionHint(e *overlay.Error) string {
 		return "try: nsrun commit --exclude PATH"
 	case errors.Is(e, unix.EROFS) && (e.Op == "commit" || e.Op == "undo"):
 		return "the session stays; try: nsrun diff --patch, for another copy of the project"
+	case errors.Is(e, unix.EACCES) && (e.Op == "list" || e.Op == "look at"):
+		return closedHint(e)
 	case errors.Is(e, fs.ErrNotExist) && e.Op == "open root":
 		return "the project was moved or removed; its session can be used again when the project is back there"
 	}
 	return ""
+}
+
+// closedHint is the hint for a directory of the project that its owner, the caller, may not look into, or "". A commit
+// opens such a directory to change what is in it, but not to find out what was in it.
+func closedHint(e *overlay.Error) string {
+	dir := e.Path
+	var st unix.Stat_t
+	for unix.Lstat(dir, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		if dir == filepath.Dir(dir) {
+			return ""
+		}
+		dir = filepath.Dir(dir)
+	}
+	if int(st.Uid) != unix.Geteuid() || st.Mode&unix.S_IRWXU == unix.S_IRWXU {
+		return ""
+	}
+	return "try: " + escape.Command([]string{"chmod", "u+rwx", dir}) + ", and then again"
 }
 
 // fewFilesHint is the hint for EMFILE.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -32,6 +34,31 @@ func TestHints(t *testing.T) {
 	} {
 		if got := For(tt.err); got != tt.want {
 			t.Errorf("%v: %q, not %q", tt.err, got, tt.want)
+		}
+	}
+}
+
+// TestClosedHint: a directory that its owner has closed is named, however far up it is.
+func TestClosedHint(t *testing.T) {
+	top := t.TempDir()
+	closed := filepath.Join(top, "d")
+	if err := os.MkdirAll(filepath.Join(closed, "e"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(closed, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chmod(closed, 0o755)
+	want := "try: chmod u+rwx " + closed + ", and then again"
+	hints := map[string]string{closed: want, closed + "/f": want, top: "", top + "/f": ""}
+	if os.Geteuid() != 0 { // to whom nothing is closed
+		hints[closed+"/e/f"] = want
+	}
+	for path, want := range hints {
+		for _, op := range [...]string{"list", "look at"} {
+			if got := For(&overlay.Error{Op: op, Path: path, Err: unix.EACCES}); got != want {
+				t.Errorf("%s %s: %q, not %q", op, path, got, want)
+			}
 		}
 	}
 }
