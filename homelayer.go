@@ -140,7 +140,7 @@ func (x *Execution) mendHome(err error) bool {
 }
 
 // noticeRestarted tells of a possible power failure: nobody waits until a home layer is on disk.
-const noticeRestarted = "the machine was restarted after commands wrote to the home layer: if it lost its power, files there " +
+const noticeRestarted = "the machine was restarted soon after commands wrote to the home layer: if it lost its power, files there " +
 	"may be cut off; nsrun home reset removes them"
 
 // homeName is how messages name a path below one of the home directories.

@@ -52,8 +52,8 @@ func (s *Session) sync() error {
 	return nil
 }
 
-// syncRest brings what is in the session to disk, and then the removal of the mark, because after a power failure the next commit
-// would be refused.
+// syncRest brings what is in the session to disk, and then the removal of the mark. If that was not on disk, the next
+// commit after a power failure would be refused.
 func (s *Session) syncRest() error {
 	err := tree.InTurn(func() error { return tree.SyncTree(s.dir) }, func() error { return store.UnmarkSynced(s.dir) })
 	if err != nil {

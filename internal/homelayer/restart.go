@@ -3,6 +3,8 @@
 package homelayer
 
 import (
+	"time"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/sys"
@@ -12,8 +14,12 @@ import (
 // volatile and nobody syncs the layer, so a restart by a power failure can cut off what was written before it.
 const bootName = "boot"
 
-// Restarted reports whether the machine was restarted after commands wrote to the layer. It says so once for each
-// restart, and not if the layer is empty.
+// unwritten is how long before the kernel's start a write can have been that a power failure cut off: the kernel writes
+// after 30 seconds (vm.dirty_expire_centisecs), and a server's firmware takes minutes to start the kernel.
+const unwritten = 10 * time.Minute
+
+// Restarted reports whether the machine was restarted while a command used the layer, or soon after it. It says so once
+// for each restart, and not if the layer is empty. Nothing tells a power failure from another restart.
 func (l *Layer) Restarted() bool { return l.restarted }
 
 // noteBoot brings the link up to date. Without a readable boot id nothing is known, and there is no link.
@@ -28,7 +34,7 @@ func (l *Layer) noteBoot(boot string) error {
 	case err == nil && string(buf[:n]) == boot:
 		return nil
 	case err == nil || err == unix.EINVAL: // no link of ours
-		l.restarted = l.holdsData()
+		l.restarted = l.justUsed() && l.holdsData()
 		err = removeTree(l.dir, bootName)
 	case err == unix.ENOENT:
 		err = nil
@@ -40,6 +46,20 @@ func (l *Layer) noteBoot(boot string) error {
 		err = nil
 	}
 	return err
+}
+
+// justUsed reports whether a command used the layer less than unwritten before the kernel's start, or its end is not
+// noted, or not merged. If that is not known, one did.
+func (l *Layer) justUsed() bool {
+	var st unix.Stat_t
+	var now, since unix.Timespec
+	var state [1]byte
+	n, err := unix.Pread(int(l.lock), state[:], 0)
+	if err != nil || n == 1 && state[0] != free || unix.Fstat(int(l.lock), &st) != nil ||
+		unix.ClockGettime(unix.CLOCK_REALTIME, &now) != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &since) != nil {
+		return true
+	}
+	return st.Mtim.Nano() > now.Nano()-since.Nano()-int64(unwritten) || exists(l.dir, runsName)
 }
 
 // holdsData reports whether commands wrote something to the layer that is still there. If that is not known, they did.

@@ -3,14 +3,16 @@
 package homelayer
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// TestRestarted: the first user after a restart is told, once, if commands wrote to the layer.
+// TestRestarted: the first user after a restart is told, once, if commands wrote to the layer shortly before it.
 func TestRestarted(t *testing.T) {
 	if sys.BootID() == "" {
 		t.Skip("the boot has no id")
@@ -52,6 +54,18 @@ func TestRestarted(t *testing.T) {
 	use(true)
 	restart(func() error { return nil }) // a layer of an older version
 	use(false)
+
+	long := time.Now().Add(-1000 * 24 * time.Hour) // before this boot
+	unused := func(state string) func() error {
+		return func() error {
+			lock := filepath.Join(path, lockName)
+			return errors.Join(before(), os.WriteFile(lock, []byte(state), 0o600), os.Chtimes(lock, long, long))
+		}
+	}
+	restart(unused("f"))
+	use(false) // it was written long before
+	restart(unused("b"))
+	use(true) // the command did not end
 }
 
 // TestRestartedRuns: what a command left that did not have the layer alone counts, too.
