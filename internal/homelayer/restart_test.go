@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // TestRestarted: the first user after a restart is told, once, if commands wrote to the layer shortly before it.
 func TestRestarted(t *testing.T) {
 	if sys.BootID() == "" {
-		t.Skip("the boot has no id")
+		testenv.Skip(t, "boot", "the kernel has no boot id")
 	}
 	path := place(t)
 	link := filepath.Join(path, bootName)
@@ -71,7 +72,7 @@ func TestRestarted(t *testing.T) {
 // TestRestartedRuns: what a command left that did not have the layer alone counts, too.
 func TestRestartedRuns(t *testing.T) {
 	if sys.BootID() == "" {
-		t.Skip("the boot has no id")
+		testenv.Skip(t, "boot", "the kernel has no boot id")
 	}
 	path := place(t)
 	a := take(t, path)
