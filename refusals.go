@@ -273,11 +273,14 @@ func isDatabase(name string) bool {
 	if fi, err := os.Stat(name); err != nil || !fi.Mode().IsRegular() {
 		return false
 	}
-	f, err := os.Open(name)
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // by now it can be a FIFO
 	if err != nil {
 		return false
 	}
 	defer f.Close()
+	if _, err := sys.Regular(f); err != nil {
+		return false
+	}
 	b := make([]byte, len(magic))
 	_, err = io.ReadFull(f, b)
 	return err == nil && string(b) == magic
