@@ -105,6 +105,10 @@ var (
 	// on disk (Close): files in it may be cut off or empty. See CommitOptions.AllowUnsynced.
 	ErrUnsynced = errors.New("the machine was restarted before the session was on disk; files in it may be cut off")
 
+	// ErrLost is wrapped by List if a session's data is missing or damaged, as it can be after a power failure. Such a
+	// session can only be removed.
+	ErrLost = errors.New("the session's data is missing or damaged")
+
 	// ErrMoved is wrapped if somebody replaced an object while it was being read.
 	ErrMoved = tree.ErrMoved
 )

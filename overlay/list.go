@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
@@ -69,8 +67,8 @@ func readInfo(state *tree.Handle, statePath, name string) (Info, error) {
 	marked := store.Pending(state, name)
 	dir, m, err := store.OpenMeta(state, name)
 	if err != nil {
-		if err == unix.ENOENT { // not the whole session is gone
-			err = errors.New("the session's data is missing")
+		if store.Damaged(err) { // not the whole session is gone
+			err = ErrLost
 		}
 		return fail(err)
 	}
