@@ -211,6 +211,7 @@ var thirdPartyTests = map[string][]string{
 	"fanotify":          {"github.com/fsnotify/fsnotify"},
 	"":                  {"golang.org/x/net/dns/dnsmessage"},
 	"netpolicy":         {"github.com/miekg/dns", "golang.org/x/net/dns/dnsmessage"},
+	"internal/wall":     {"golang.org/x/net/bpf"},
 	"internal/attempts": {"golang.org/x/net/bpf"},
 }
 

@@ -155,7 +155,7 @@ func (c *compiler) overlay(m *mounts.Mount) error {
 // writable makes it an error if the kernel mounted an overlay read-only because it could not make its work directory,
 // for example on a full disk: what the command wrote would be refused, and nothing would say why.
 func (c *compiler) writable(root prog.Slot) {
-	c.Call(prog.SysFaccessat2, root.Arg(), c.String(""), prog.Int(writeOK), prog.Int(atEmptyPath|atEAccess)).
+	c.Call(prog.SysFaccessat2, root.Arg(), c.String("."), prog.Int(writeOK), prog.Int(atEAccess)).
 		Tolerate(syscall.EACCES, syscall.EPERM, syscall.ENOSYS)
 }
 
