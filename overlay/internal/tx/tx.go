@@ -114,7 +114,8 @@ func (t *Tx) Stage(m Move) *tree.Handle {
 	return t.stages[m.Stage-1]
 }
 
-// Seal writes the journal, and flushes it with everything in staged. Until then, nothing in the project is changed.
+// Seal writes the journal, and flushes it with everything in staged, if that is not nil. Until then, nothing in the
+// project is changed.
 func (t *Tx) Seal(staged *tree.Flusher) error {
 	data, err := json.Marshal(t.Journal)
 	if err != nil {
@@ -126,8 +127,10 @@ func (t *Tx) Seal(staged *tree.Flusher) error {
 	if err := t.s.Book.MarkPending(); err != nil { // an undo may begin with this
 		return err
 	}
-	if err := t.addMeta(staged); err != nil {
-		return err
+	if staged != nil {
+		if err := t.addMeta(staged); err != nil {
+			return err
+		}
 	}
 	if err := t.dir.ReplaceFile(JournalName, data, staged); err != nil {
 		return err
