@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,7 +31,9 @@ type Broker struct {
 
 	observer   *sandbox.Observer // of other calls
 	published  []published
-	endClients func() // of published ports; nil: none are served
+	endClients func()        // of published ports; nil: none are served
+	sending    atomic.Int64  // clients of them to which the sandbox may still send
+	sent       chan struct{} // one of them has everything
 
 	mu      sync.Mutex
 	started bool

@@ -466,7 +466,11 @@ func helpServe(args []string) int {
 		must(0, err)
 		var b [64]byte
 		n := must(unix.Read(c, b[:]))
-		must(unix.Write(c, bytes.ToUpper(b[:n])))
+		text := bytes.ToUpper(b[:n])
+		if len(args) > 2 {
+			text = bytes.Repeat(text, must(strconv.Atoi(args[2])))
+		}
+		must(unix.Write(c, text))
 		_ = unix.Close(c)
 	}
 	return 0

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/nsrun/nsrun/internal/clients"
 )
@@ -42,6 +43,7 @@ func (b *Broker) Published() []net.Addr {
 
 func (b *Broker) unpublish() {
 	if b.endClients != nil {
+		b.drain()
 		b.endClients()
 	}
 	for _, p := range b.published {
@@ -57,6 +59,7 @@ const maxClients = 256
 func (b *Broker) servePublished() {
 	var ctx context.Context
 	ctx, b.endClients = context.WithCancel(context.Background())
+	b.sent = make(chan struct{}, 1)
 	for _, p := range b.published {
 		b.running.Go(func() {
 			clients.Serve(ctx, p.l, maxClients, func(ctx context.Context, c net.Conn) { b.connect(ctx, c.(*net.TCPConn), p.Inside) })
@@ -66,26 +69,52 @@ func (b *Broker) servePublished() {
 
 // connect connects a client to a port of the sandbox until both ends are closed, or the context ends.
 func (b *Broker) connect(ctx context.Context, c *net.TCPConn, port uint16) {
+	b.sending.Add(1) // before the command can have its connection, and end
 	inside, err := b.dialInside(port)
 	if err != nil {
+		b.hasAll()
 		_ = c.SetLinger(0) // a reset: nobody is there
 		return
 	}
 	defer inside.Close()
 	defer context.AfterFunc(ctx, func() { _ = inside.Close() })()
-	join(c, inside.(*net.TCPConn))
+	var both sync.WaitGroup
+	both.Go(func() {
+		defer b.hasAll()
+		pass(c, inside.(*net.TCPConn))
+	})
+	both.Go(func() { pass(inside.(*net.TCPConn), c) })
+	both.Wait()
 }
 
-// join copies data in both directions until both ends are closed.
-func join(a, b *net.TCPConn) {
-	var both sync.WaitGroup
-	for _, way := range [...][2]*net.TCPConn{{a, b}, {b, a}} {
-		both.Go(func() {
-			_, _ = io.Copy(way[0], way[1])
-			_ = way[0].CloseWrite()
-		})
+// hasAll says that a client has everything that the sandbox sends to it.
+func (b *Broker) hasAll() {
+	b.sending.Add(-1)
+	select {
+	case b.sent <- struct{}{}:
+	default:
 	}
-	both.Wait()
+}
+
+// pass copies data until the sender has closed its end.
+func pass(to, from *net.TCPConn) {
+	_, _ = io.Copy(to, from)
+	_ = to.CloseWrite()
+}
+
+// drainMost is how long clients that do not read can delay Close.
+const drainMost = 500 * time.Millisecond
+
+// drain waits until the clients have what the sandbox sent before it ended.
+func (b *Broker) drain() {
+	most := time.After(drainMost)
+	for b.sending.Load() > 0 {
+		select {
+		case <-b.sent:
+		case <-most:
+			return
+		}
+	}
 }
 
 // dialInside connects to a port of the sandbox, by IPv4, or if that fails, by IPv6.

@@ -90,3 +90,34 @@ func openSockets(t *testing.T) (n int) {
 	}
 	return n
 }
+
+// TestPublishLast: a client gets what the command sent right before it ended.
+func TestPublishLast(t *testing.T) {
+	const many = 200_000
+	for range 10 {
+		c := helper(t, "serve", "127.0.0.1:8000", "1", strconv.Itoa(many))
+		b := attachOptions(t, c, publishing(8000))
+		startBefore(t, c)
+		conn, err := net.Dial("tcp", b.Published()[0].String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(time.Minute))
+		if _, err := conn.Write([]byte("shout")); err != nil {
+			t.Error(err)
+		}
+		read := make(chan int)
+		go func() {
+			n, _ := io.Copy(io.Discard, conn)
+			read <- int(n)
+		}()
+		if err := c.Wait(); err != nil {
+			t.Error(err)
+		}
+		b.Close()
+		if got, want := <-read, many*len("SHOUT"); got != want {
+			t.Errorf("got %d bytes, not %d", got, want)
+		}
+		_ = conn.Close()
+	}
+}
