@@ -93,7 +93,7 @@ func openSockets(t *testing.T) (n int) {
 
 // TestPublishLast: a client gets what the command sent right before it ended.
 func TestPublishLast(t *testing.T) {
-	const many = 200_000
+	const many = 400_000
 	for range 10 {
 		c := helper(t, "serve", "127.0.0.1:8000", "1", strconv.Itoa(many))
 		b := attachOptions(t, c, publishing(8000))
