@@ -11,6 +11,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/strike"
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/mounts"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 )
@@ -43,7 +44,7 @@ func volatile(t *testing.T, root string) *Session {
 	t.Helper()
 	s := create(t, root)
 	if s.Info().Engine != EngineOverlay {
-		t.Skipf("the engine is %v", s.Info().Engine)
+		testenv.Skip(t, "overlay", "the engine is "+s.Info().Engine.String())
 	}
 	if boot := unsyncedBy(t, s); boot == "" || boot != sys.BootID() {
 		t.Fatalf("before the first command, the mark is %q", boot)
@@ -247,7 +248,7 @@ func TestUnsyncedData(t *testing.T) {
 				t.Fatal(err)
 			}
 			if s.Info().Engine != EngineOverlay {
-				t.Skipf("the engine is %v", s.Info().Engine)
+				testenv.Skip(t, "overlay", "the engine is "+s.Info().Engine.String())
 			}
 			t.Cleanup(func() { _ = s.Close() })
 			sandbox(t, s, `echo 2 >> f`)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/testenv"
 )
 
 // TestIs9P: a 9p file system is known by its device, whatever statfs(2) says about the server's.
@@ -40,7 +42,7 @@ func TestIs9P(t *testing.T) {
 func TestOn9P(t *testing.T) {
 	list, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil || bytes.Contains(list, []byte(" - 9p ")) {
-		t.Skip("this machine has 9p file systems")
+		testenv.Skip(t, "without 9p", "this machine has 9p file systems")
 	}
 	for _, name := range []string{t.TempDir(), "/proc", "/dev"} {
 		for _, how := range []int{unix.O_RDONLY, unix.O_PATH} {
