@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"io"
+	"iter"
 	"net"
 	"os"
 	"os/exec"
@@ -38,7 +39,7 @@ const (
 
 // findRefusals finds what the command was refused. err is what Wait returns.
 func (x *Execution) findRefusals(err error) {
-	t := refusalTable{box: &x.box, dir: x.dir, words: namesIn(strings.Join(x.args, " ")), recursive: removesTrees(x.args), names: mostNames, held: sys.Held(), landlock: x.landlock, rules: x.net != nil, open: x.request.Network || x.net != nil && x.net.mode == KernelEnforcer}
+	t := refusalTable{box: &x.box, dir: x.dir, args: x.args, names: mostNames, held: sys.Held(), landlock: x.landlock, rules: x.net != nil, open: x.request.Network || x.net != nil && x.net.mode == KernelEnforcer}
 	for _, d := range x.result.Network.Denied() {
 		r := networkRefusal(d)
 		target := d.Host
@@ -169,16 +170,15 @@ func networkRefusal(d netpolicy.Decision) Refusal {
 
 // refusalTable collects refusals, each once.
 type refusalTable struct {
-	box       *plan.Sandbox
-	dir       string   // the working directory
-	words     []string // of the command line, which can be paths
-	recursive bool     // the command line removes directories with all that is in them
-	names     int      // that may still be looked at
-	held      uint64   // nsrun's privileges, see sys.Held
-	landlock  bool     // nothing is done by mounts
-	rules     bool     // it has a network by rules
-	open      bool     // it has the host's network
-	list      []Refusal
+	box      *plan.Sandbox
+	dir      string   // the working directory
+	args     []string // the command line
+	names    int      // that may still be looked at
+	held     uint64   // nsrun's privileges, see sys.Held
+	landlock bool     // nothing is done by mounts
+	rules    bool     // it has a network by rules
+	open     bool     // it has the host's network
+	list     []Refusal
 }
 
 func (t *refusalTable) add(r Refusal) {
@@ -257,10 +257,7 @@ func (t *refusalTable) text(output []byte) {
 // database adds the directory of the first database of the command line that cannot be written to: SQLite makes a journal
 // beside it.
 func (t *refusalTable) database() {
-	for _, name := range t.words {
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(t.dir, name)
-		}
+	for name := range t.paths() {
 		if isDatabase(name) && t.addPath(filepath.Dir(name), unix.EROFS, RefusedWrite) {
 			return
 		}
@@ -286,14 +283,28 @@ func isDatabase(name string) bool {
 	return err == nil && string(b) == magic
 }
 
+// paths are the words of the command line that can be paths, absolute and clean.
+func (t *refusalTable) paths() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, name := range namesIn(strings.Join(t.args, " ")) {
+			if !filepath.IsAbs(name) {
+				name = filepath.Join(t.dir, name)
+			}
+			if !yield(filepath.Clean(name)) {
+				return
+			}
+		}
+	}
+}
+
 // removedFrom is the directory that has to be writable for something in a directory to be removed: if the command
 // removes the directory, too, it is that in which the directory is.
 func (t *refusalTable) removedFrom(dir string) string {
-	for _, name := range t.words {
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(t.dir, name)
-		}
-		if name = filepath.Clean(name); t.recursive && paths.Inside(dir, name) {
+	if !removesTrees(t.args) {
+		return dir
+	}
+	for name := range t.paths() {
+		if paths.Inside(dir, name) {
 			dir = filepath.Dir(name)
 		}
 	}
