@@ -206,11 +206,11 @@ func (c *commit) begin(ctx context.Context) (err error) {
 	} else if !errors.Is(err, ErrBuiltOn) {
 		return &Error{Op: "look for sessions on", Path: c.s.path, Err: err}
 	}
-	err = c.s.checkWritable("commit", func(yield func(int) bool) {
-		for i := 0; i < len(c.nodes) && yield(c.nodes[i].root); i++ {
-		}
-	})
-	if err != nil {
+	changed := make([]bool, len(c.s.roots))
+	for i := range c.nodes {
+		changed[c.nodes[i].root] = true
+	}
+	if err = c.s.checkWritable("commit", changed); err != nil {
 		return err
 	}
 	if c.tx, err = c.s.log.Begin(); err != nil {

@@ -5,7 +5,6 @@ package overlay
 import (
 	"context"
 	"io/fs"
-	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -228,14 +227,12 @@ func (s *Session) root(i int) (*tree.Handle, error) {
 	return s.lower[i], nil
 }
 
-// checkWritable fails with EROFS if nobody can write to one of the roots, of which equal ones follow each other.
-func (s *Session) checkWritable(op string, roots iter.Seq[int]) error {
-	last := -1
-	for i := range roots {
-		if i == last {
+// checkWritable fails with EROFS if nobody can write to one of the roots that are to be changed.
+func (s *Session) checkWritable(op string, changed []bool) error {
+	for i, is := range changed {
+		if !is {
 			continue
 		}
-		last = i
 		h, err := s.root(i)
 		if err != nil {
 			return err

@@ -45,11 +45,11 @@ func (s *Session) Undo(ctx context.Context, o UndoOptions) (err error) {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
 	defer t.Close()
-	err = s.checkWritable(op, func(yield func(int) bool) {
-		for i := 0; i < len(t.Journal.Nodes) && yield(t.Journal.Nodes[i].Root); i++ {
-		}
-	})
-	if err != nil {
+	changed := make([]bool, len(s.roots))
+	for i := range t.Journal.Nodes {
+		changed[t.Journal.Nodes[i].Root] = true
+	}
+	if err = s.checkWritable(op, changed); err != nil {
 		return err
 	}
 	t.Plain, t.Force = s.log.Plain, o.Force

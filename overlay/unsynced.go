@@ -42,8 +42,12 @@ func (s *Session) sync() error {
 		return nil
 	}
 	marked, lost := store.Unsynced(s.dir)
-	// One that was committed although it was lost is synced: somebody said that nothing is missing.
-	if !marked || s.meta.State == store.Discarded || lost == (s.meta.State == store.Kept) {
+	switch kept := s.meta.State == store.Kept; {
+	case !marked, s.meta.State == store.Discarded:
+		return nil
+	case kept && lost: // nobody knows what is missing
+		return nil
+	case !kept && !lost: // if it was lost, somebody said at the commit that nothing is missing
 		return nil
 	}
 	if err := s.syncRest(); err != nil {
