@@ -101,7 +101,7 @@ func TestCommandLine(t *testing.T) {
 	testenv.NeedNamespaces(t)
 	w := newWorld(t)
 	rule := w.at + "=env:MY_SETTING,header=X-Key,url=URL"
-	out, err := w.nsrun("run", "-q", "--discard", "--report", filepath.Join(w.dir, "report.json"), "--credential", rule, "--", "bash", "-c", get+`printenv | grep -c 4711`).Output()
+	out, err := w.nsrun("run", "-q", "--discard", "--report", filepath.Join(w.dir, "report.json"), "--credential", rule, "--", "bash", "-c", get+`printenv | grep -c the-secret-of`).Output()
 	if string(out) != "served /x\n0\n" {
 		t.Errorf("%q, %v", out, err)
 	}
