@@ -201,7 +201,7 @@ func parseRun(v *usage.Verb, args []string, o *runOptions, more func(*flag.FlagS
 	case o.engine != 0 && (o.session != "" || o.direct):
 		return usage.Errorf(verb, "--engine is for a new session")
 	case o.net != "none" && o.net != "host":
-		return usage.Errorf(verb, "--net %s: the values are none and host", escape.Quote(o.net))
+		return usage.Errorf(verb, "--net %s: the values are none and host%s", escape.Quote(o.net), netMeant(o.net))
 	case o.isGiven("net") && o.byRules():
 		return usage.Errorf(verb, "--net %s takes no rules: use it without --allow-net, --learn-net and --publish", o.net)
 	case o.net != "host" && slices.Contains(o.allowUnix, nsrunlib.AbstractSockets):
@@ -339,4 +339,15 @@ func (o *runOptions) after() string {
 		return "keep"
 	}
 	return "ask"
+}
+
+// netMeant names the flag that was meant by a wrong value of --net: a preset or a rule.
+func netMeant(value string) string {
+	if p, err := nsrunlib.ParsePreset(value); err == nil && len(p.Rules()) > 0 {
+		return "; the preset is --preset " + value
+	}
+	if _, err := netpolicy.Parse(value); err == nil && strings.Contains(value, ".") {
+		return "; a rule is --allow-net " + escape.Quote(value)
+	}
+	return ""
 }
