@@ -117,9 +117,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	}
 	writable := f.Writable()
 	host.Copies(f.Own, writable, x.explain)
-	if len(writable) > 0 {
-		f.Kept = host.ConfigDirs(f.Home)
-	}
+	f.Kept = host.ConfigDirs(f.Home)
 	policy := x.policy(landlock)
 	f.DirWay, f.DirAt = host.WorkingDir(policy.WorkingDir)
 	box, notices, err := plan.Build(f, policy)

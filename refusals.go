@@ -67,8 +67,8 @@ func (x *Execution) findRefusals(err error) {
 			Why: "it is a 32-bit program, and commands have no system calls of another architecture"})
 	}
 	switch e, ok := errors.AsType[*nsexec.Error](err); {
-	case ok && e.Op == "exec" && filepath.IsAbs(e.Path):
-		t.addPath(e.Path, e.Err, RefusedExec)
+	case ok && e.Op == "exec" && filepath.IsAbs(x.program()):
+		t.addPath(x.program(), e.Err, RefusedExec)
 	case ok && e.Op == "chdir":
 		t.addPath(x.dir, e.Err, RefusedRead)
 	case x.observed != nil:
@@ -203,6 +203,7 @@ var messages = [...]struct {
 	{[]byte("permission denied"), unix.EACCES},
 	{[]byte("no such file"), unix.ENOENT},          // not all shells say "or directory"
 	{[]byte("directory nonexistent"), unix.ENOENT}, // dash
+	{[]byte("not found"), unix.ENOENT},             // shells say this of programs
 	{[]byte("connection refused"), unix.ECONNREFUSED},
 	{[]byte("eacces"), unix.EACCES}, // Node says only this of sockets
 	{[]byte("enoent"), unix.ENOENT},
@@ -238,6 +239,9 @@ func (t *refusalTable) text(output []byte) {
 			t.namespaces(lower)
 		}
 		t.privileges(lower)
+		if bytes.Contains(lower, []byte("not found")) || bytes.Contains(lower, []byte("no such file")) {
+			t.program(line)
+		}
 		for _, m := range messages {
 			if i := bytes.Index(lower, m.text); i >= 0 && len(lower) == len(line) {
 				before, behind := string(line[:i]), string(line[i+len(m.text):])
@@ -250,6 +254,19 @@ func (t *refusalTable) text(output []byte) {
 				}
 				break
 			}
+		}
+	}
+}
+
+// program adds the program that a message says is missing: its last word that is the name of one of this host.
+func (t *refusalTable) program(message []byte) {
+	words := strings.FieldsFunc(quotes.Replace(string(message)), func(r rune) bool { return strings.ContainsRune(" \t\n':,", r) })
+	for _, word := range slices.Backward(words) {
+		if t.names--; t.names < 0 || strings.Contains(word, "/") {
+			return // the message names a path
+		}
+		if name, err := exec.LookPath(word); err == nil && t.addPath(name, unix.ENOENT, RefusedExec) {
+			return
 		}
 	}
 }
@@ -460,6 +477,9 @@ func refusedPath(box *plan.Sandbox, name string, err error, kind RefusalKind) (r
 	case errors.Is(err, unix.EACCES):
 		possible = on.Exists && hides(p.Cause)
 	}
+	if !possible && errors.Is(err, unix.ENOENT) {
+		return refusedLink(box, name)
+	}
 	if !possible {
 		return r, false
 	}
@@ -469,6 +489,28 @@ func refusedPath(box *plan.Sandbox, name string, err error, kind RefusalKind) (r
 			r.Kind, r.Op, r.Count = kind, string(kind), 1
 			return r, true
 		}
+	}
+	return r, false
+}
+
+// refusedLink is the refusal to read the directory of the first symbolic link on the way to a path that commands do not
+// see. The links of Debian's alternatives are such: /usr/bin/awk leads to /etc/alternatives/awk, and that to /usr/bin.
+func refusedLink(box *plan.Sandbox, name string) (r Refusal, ok bool) {
+	way, _ := host.WorkingDir(name)
+	for _, step := range way {
+		dir := filepath.Dir(step.Link)
+		if box.Links(step.Link) || box.Why(step.Link, plan.OnHost{Exists: true}).Read {
+			continue
+		}
+		_, on := host.Look(dir)
+		p := box.Why(dir, on)
+		for _, r := range refusals(&p, on, refusalText(&p)) {
+			if r.Kind == RefusedRead {
+				r.Count = 1
+				return r, true
+			}
+		}
+		return r, false
 	}
 	return r, false
 }

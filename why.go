@@ -70,6 +70,9 @@ func (a *Finding) path(box *plan.Sandbox, name string) {
 	if on.Socket {
 		a.Kind = "socket"
 	}
+	if r, ok := refusedLink(box, name); ok && a.Read {
+		a.Read, a.Rule, a.Text, a.Denied = false, r.Rule, "a link on the way to it is hidden: "+r.Why, []Refusal{r}
+	}
 	if !on.Root && on.Exists && (on.NoRead || on.NoWrite && p.Writing != plan.Temporary) && !on.Socket {
 		what := "write to"
 		if on.NoRead {

@@ -73,6 +73,6 @@ func TestConfigErrors(t *testing.T) {
 
 // named are values that a short test does not leave out.
 var named = map[string]string{
-	"blocked_paths": "['.'] ['..']", "allow_unix": "['docker']", "publish": "[80]", "net_by": "'kernel'", "rw_paths": "['/proc'] ['/sys'] ['/sys/fs/cgroup']",
-	"extra_rw_paths": "['/proc/sys/kernel']", "devices": "['/dev/mem']",
+	"blocked_paths": "['.'] ['..']", "allow_unix": "['docker']", "publish": "[80]", "net_by": "'kernel'", "rw_paths": "['/proc'] ['/sys'] ['/sys/fs/cgroup'] ['/dev']",
+	"extra_rw_paths": "['/proc/sys/kernel']", "ro_paths": "['/dev'] ['/dev/null']", "devices": "['/dev/mem']",
 }

@@ -29,6 +29,7 @@ var (
 	errNoPath      = errors.New("no such path")
 	errOwnProcess  = errors.New("it is a process of nsrun's own, which the command does not see")
 	errKernelFiles = errors.New("it belongs to the kernel, such as /proc and /sys: writing there changes this machine, not files")
+	errDevices     = errors.New("rules show files, not devices: commands have a /dev of their own, in which --device shows a device")
 	errRuleAccess  = errors.New("a rule must be Direct, ReadOnly, Blocked or Protected")
 	errExcept      = errors.New("only rules that hide paths can have exceptions")
 	errUseless     = errors.New("its directory is hidden as a whole, so an exception has no effect there: show the path by another rule (--ro, --rw)")
@@ -247,6 +248,9 @@ func (q *RuleQuery) one(access plan.Access, path, pattern string) (found plan.Fo
 	if access == plan.Write && ofKernel(found.At) {
 		return found, errKernelFiles
 	}
+	if ofDevices(found.At) {
+		return found, errDevices
+	}
 	named := path == pattern && isHidden(pattern, q.Hidden, false)
 	found.Linked = path != found.At
 	if found.Hidden = found.At != pattern && !named && isHidden(found.At, q.Hidden, true); !found.Hidden {
@@ -266,6 +270,22 @@ func ofKernel(name string) bool {
 	}
 	defer unix.Close(fd)
 	return sys.InKernelFS(sys.FD(fd))
+}
+
+// ofDevices reports whether a path is a device, or a directory of devices: /dev, and those in its file system.
+func ofDevices(name string) bool {
+	var st, dev unix.Stat_t
+	if unix.Lstat(name, &st) != nil {
+		return false
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFCHR, unix.S_IFBLK:
+		return true
+	case unix.S_IFDIR:
+		shared := paths.Inside(name, "/dev/shm") // some containers have no file system of its own for it
+		return name == "/dev" || paths.Inside(name, "/dev") && !shared && unix.Lstat("/dev", &dev) == nil && st.Dev == dev.Dev
+	}
+	return false
 }
 
 // ofGit reports whether a directory is a git directory, or the place in it of those of submodules or work trees.

@@ -21,6 +21,8 @@ type Sandbox struct {
 	Later []string
 	// Absent are paths that the sandbox's overlays hide.
 	Absent []Gone
+	// Closed are the directories of nsrun's that no rule makes writable.
+	Closed []Own
 	Rules  []pathrule.Rule
 	// HostCgroups keeps the command in the host's cgroup namespace, because the host's cgroup file systems are
 	// shown.
@@ -81,7 +83,7 @@ func Build(f Facts, p Policy) (Sandbox, []Notice, error) {
 		b.ownInside()
 	}
 	s := Sandbox{
-		Mounts: b.mounts, Layers: b.from, Guarded: b.guarded(), Rules: b.pathRules(), Later: b.later, Absent: b.absent,
+		Mounts: b.mounts, Layers: b.from, Guarded: b.guarded(), Rules: b.pathRules(), Later: b.later, Absent: b.absent, Closed: slices.Concat(b.owned(), b.Kept),
 		HostCgroups: showsCgroups(b.mounts), UserNamespaces: p.UserNamespaces, OwnIDs: p.OwnIDs,
 	}
 	if p.Root {

@@ -74,7 +74,15 @@ func (b *building) inOwned(dir string) bool {
 	return slices.ContainsFunc(b.owned(), func(own Own) bool { return own.Dir != dir && paths.Inside(dir, own.Dir) })
 }
 
-// keepsOut refuses to make a parent of nsrun's directory writable: the directory could be moved away and replaced.
+// keeps reports whether the directory could be moved away and replaced if a path were writable.
+func (own *Own) keeps(name string) bool {
+	if own.Copies && name == path.Dir(own.Dir) {
+		return false // ~/.cache: what is hidden in it is a mount point, which cannot be moved
+	}
+	return paths.Inside(own.At, name) || paths.Inside(own.Dir, name)
+}
+
+// keepsOut refuses to make a parent of nsrun's directory writable.
 func (b *building) keepsOut(own Own) error {
 	if play := b.Playground.At; b.hasPlay && own.Dir != play && paths.Inside(own.Dir, play) {
 		return fmt.Errorf("the playground %s would contain the directory %s", escape.Quote(play), escape.Quote(own.Dir))
@@ -83,9 +91,7 @@ func (b *building) keepsOut(own Own) error {
 		switch {
 		case m.Kind != mounts.KindBind || m.ReadOnly || b.from[i] == PlaygroundLayer:
 			continue
-		case own.Copies && m.Target == path.Dir(own.Dir):
-			continue // ~/.cache: what is hidden in it is a mount point, which cannot be moved
-		case paths.Inside(own.At, m.Target) || paths.Inside(own.Dir, m.Target):
+		case own.keeps(m.Target):
 			return b.ofRule(i, fmt.Errorf("%s would be writable, and so would nsrun's directory %s", escape.Quote(m.Target), escape.Quote(own.Dir)))
 		}
 	}

@@ -139,6 +139,11 @@ func (s *Sandbox) Why(name string, on OnHost) Place {
 	return p
 }
 
+// Links reports whether the sandbox has a symbolic link of its own at a path, as the host has one.
+func (s *Sandbox) Links(name string) bool {
+	return slices.ContainsFunc(s.Mounts, func(m mounts.Mount) bool { return m.Kind == mounts.KindSymlink && m.Target == name })
+}
+
 // HomeLayers are the home directories that have a layer.
 func (s *Sandbox) HomeLayers() (list []string) {
 	for i, m := range s.Mounts {
@@ -273,7 +278,7 @@ func (s *Sandbox) flags(p *Place, on OnHost) {
 	case on.Nearest != "":
 		to = on.Nearest
 	}
-	if p.Writing == NoWriting && !on.NoWrite && s.opens(p, to) && !s.ownsBelow(to) {
+	if p.Writing == NoWriting && !on.NoWrite && s.opens(p, to) && !s.closes(to) {
 		p.WriteWith = Flag{"--rw", to}
 	}
 }
@@ -284,30 +289,29 @@ var hostDevices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random",
 // ownDevices are those that every /dev of a sandbox has, but for that of the preset strict.
 var ownDevices = append(slices.Clip(hostDevices), "/dev/ptmx", "/dev/console")
 
-// kernels are file systems of the kernel, for which rules have no effect.
+// kernels are file systems of the kernel, for which rules have no effect, and sharedMemory is a directory of files in
+// one.
 var kernels = []string{"/proc", "/sys", "/dev"}
+
+const sharedMemory = "/dev/shm"
 
 // opens reports whether a rule can show a path.
 func (s *Sandbox) opens(p *Place, name string) bool {
-	return name != "/" && p.Cause != OwnCause && p.Cause != NetworkCause && !paths.InAny(name, kernels)
+	return name != "/" && p.Cause != OwnCause && p.Cause != NetworkCause &&
+		(!paths.InAny(name, kernels) || name != sharedMemory && paths.Inside(name, sharedMemory))
 }
 
 // Opening returns the flag that lets a command write to a path in place. There is none for paths that no rule can open,
 // nor for a directory that contains a folder in which commands work.
 func (s *Sandbox) Opening(name string) (Flag, bool) {
 	p := Place{Cause: PrivateCause}
-	if !s.opens(&p, name) || s.ownsBelow(name) || paths.Inside(s.Dir, name) {
+	if !s.opens(&p, name) || s.closes(name) || paths.Inside(s.Dir, name) {
 		return Flag{}, false
 	}
 	return Flag{"--rw", name}, true
 }
 
-// ownsBelow reports whether a path contains a directory of nsrun's, so that it cannot be writable.
-func (s *Sandbox) ownsBelow(name string) bool {
-	for i, m := range s.Mounts {
-		if s.Layers[i] == OwnLayer && paths.Inside(m.Target, name) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(s.Absent, func(g Gone) bool { return g.Own && paths.Inside(g.Path, name) })
+// closes reports whether a path cannot be writable, because a directory of nsrun's is in it, or the path is in one.
+func (s *Sandbox) closes(name string) bool {
+	return slices.ContainsFunc(s.Closed, func(own Own) bool { return own.keeps(name) || paths.Inside(name, own.Dir) })
 }

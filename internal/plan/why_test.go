@@ -72,6 +72,9 @@ func TestWhy(t *testing.T) {
 	strict := session(me(), "/home/me/src")
 	strict.System = mounts.Plan{mounts.ROBind("/usr", "/usr"), mounts.Symlink("usr/bin", "/bin")}
 
+	kept := me()
+	kept.Kept = []Own{{Dir: "/etc/nsrun", At: "/etc"}, {Dir: "/opt/nsrun", At: "/opt/nsrun"}}
+
 	for _, c := range []struct {
 		facts  Facts
 		policy Policy
@@ -143,6 +146,9 @@ func TestWhy(t *testing.T) {
 		{strict, Policy{Strict: true}, "/etc/hosts", there, "strict /, --ro /etc/hosts, --rw /etc/hosts"},
 		{strict, Policy{Strict: true}, "/new", missing("/"), "strict /"},
 		{strict, Policy{Strict: true}, "/home/me/src/f", there, "read, apart"},
+		{kept, Policy{}, "/etc/new", missing("/etc"), "read, host /"}, // --rw would be refused
+		{kept, Policy{}, "/etc/hosts", there, "read, host /, --rw /etc/hosts"},
+		{kept, Policy{}, "/opt/nsrun/config.toml", there, "read, host /"},
 		{Facts{}, Policy{}, "/any", there, "read, host /, --rw /any"},
 	} {
 		s, _, err := Build(c.facts, c.policy)
