@@ -96,9 +96,8 @@ func TestRemoved(t *testing.T) {
 	var third Host
 	hold(t, &third).End()
 	third.Close()
-	if left := there(names); left != nil {
-		t.Errorf("%q stay where their program was killed", left)
-	}
+	// Another program that begins just now may remove them instead: nobody else can lock them meanwhile.
+	testenv.Eventually(t, "the end of what a killed program left", func() bool { return there(names) == nil })
 	x.End()
 	first.Close()
 	if _, err := first.Hold(limits.Limits{PIDs: 1}, nil, nil, false); err == nil {

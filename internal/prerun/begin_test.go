@@ -90,7 +90,7 @@ func pid1(t *testing.T, nsrun string, uid int) (small bool, maps string) {
 	}
 	c := exec.Command(nsrun, "run", "--direct", "--", "sh", "-c", "cat /proc/self/uid_map /proc/self/gid_map; exec cat")
 	c.Dir, c.Env = project, []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
-	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid), NoSetGroups: !testenv.Root()}}
 	var out, errs bytes.Buffer
 	c.Stderr = &errs
 	in, err := c.StdinPipe()
