@@ -11,9 +11,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nsrun/nsrun/internal/testenv"
 	"go.etcd.io/bbolt"
@@ -84,6 +86,9 @@ func TestSeveralProcesses(t *testing.T) {
 	p := newPlace(t)
 	p.tree("shared: one")
 	p.scan()
+	id := p.file("shared").ID
+	backup := func() string { return fmt.Sprintf("%d-%s-shared", id, time.Now().Format("06-01-02")) }
+	backups := []string{backup()}
 	var mu sync.Mutex
 	acknowledged := map[string]bool{}
 	note := func(line string) {
@@ -156,8 +161,10 @@ func TestSeveralProcesses(t *testing.T) {
 	p.after(2 * orphanAge)
 	p.clean()
 	names, err := os.ReadDir(filepath.Join(p.o.Cache, editedName))
-	if err != nil || len(names) != 1 {
-		t.Errorf("one file on one day has the backups %v, %v", names, err)
+	backups = append(backups, backup()) // the day may have ended
+	strange := func(e os.DirEntry) bool { return !slices.Contains(backups, e.Name()) }
+	if err != nil || len(names) == 0 || slices.ContainsFunc(names, strange) {
+		t.Errorf("one file on one day has the backups %v, %v; expected were %q", names, err, backups)
 	}
 }
 
