@@ -58,14 +58,17 @@ EARLY = $(shell $(GO) list -f '{{if .SFiles}}-E nsrun_early{{end}}' ./internal/p
 # On a busy machine a package takes several times as long.
 SLOW = -timeout 30m
 
+# Another program may install packages, as on a machine that has just booted, or an archive may not answer once.
+APT = -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3
+
 # need COMMAND PACKAGE: the Debian package is installed if the command is missing.
 need = need() { \
 	command -v $$1 >/dev/null && return; \
 	if [ $$(id -u) = 0 ] && command -v apt-get >/dev/null; then \
 		echo "installing $$2"; \
 		export DEBIAN_FRONTEND=noninteractive; \
-		apt-get install -qqy --no-install-recommends $$2 >/dev/null 2>&1 || \
-		{ apt-get update -qq && apt-get install -qqy --no-install-recommends $$2 >/dev/null; }; \
+		apt-get $(APT) install -qqy --no-install-recommends $$2 >/dev/null 2>&1 || \
+		{ apt-get $(APT) update -qq && apt-get $(APT) install -qqy --no-install-recommends $$2 >/dev/null; }; \
 	else \
 		echo "$$1 is missing: install the package $$2" >&2; return 1; \
 	fi; }

@@ -38,7 +38,7 @@ packages() {
 	log=$(mktemp)
 	if ! apt_install "${missing[@]}" >"$log" 2>&1; then
 		# The lists may be old, or not there at all.
-		apt-get update -qq >>"$log" 2>&1 || true
+		apt-get update -qq -o Acquire::Retries=3 >>"$log" 2>&1 || true
 		if ! apt_install "${missing[@]}" >>"$log" 2>&1; then
 			tail -n 5 "$log" >&2
 			rm -f "$log"
@@ -49,7 +49,7 @@ packages() {
 }
 
 apt_install() {
-	apt-get install -y -qq --no-install-recommends -o DPkg::Lock::Timeout=300 "$@" </dev/null
+	apt-get install -y -qq --no-install-recommends -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@" </dev/null
 }
 
 # cache NAME prints the directory in which NAME is kept between runs. Root's can be

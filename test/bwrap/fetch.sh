@@ -51,7 +51,8 @@ done >"$tmp/parts/$suite.list"
 [ -s "$tmp/parts/$suite.list" ] || unavailable "bubblewrap 0.12: there is no archive of Debian among this machine's package sources"
 if is_root; then chown _apt "$tmp/get" "$tmp/lists/partial"; fi # apt downloads as that user
 apt=(-o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$tmp/parts"
-	-o Dir::State::Lists="$tmp/lists" -o Dir::Cache="$tmp" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=)
+	-o Dir::State::Lists="$tmp/lists" -o Dir::Cache="$tmp" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=
+	-o Acquire::Retries=3)
 
 # apt checks the signatures: the archive's on the list, the list's on the files.
 # Without network it only warns.

@@ -36,7 +36,7 @@ cached=$(cache containers)
 profile=$cached/default.json
 if [ ! -s "$profile" ]; then
 	mkdir -p "$cached"
-	(cd "$work" && apt-get -qq download golang-github-docker-docker-dev >/dev/null 2>&1 && dpkg -x ./*.deb docker) ||
+	(cd "$work" && apt-get -qq -o Acquire::Retries=3 download golang-github-docker-docker-dev >/dev/null 2>&1 && dpkg -x ./*.deb docker) ||
 		unavailable "the package golang-github-docker-docker-dev cannot be had"
 	install -m 644 "$work"/docker/usr/share/gocode/src/github.com/docker/docker/profiles/seccomp/default.json "$profile"
 fi

@@ -181,7 +181,7 @@ if feature=$(lacks "seccomp notification"); then
 	says "why" "no seccomp notification: .*it needs Linux 5.14" nsrun run --discard --why -- true
 	says "rules" "no seccomp notification: .*it needs Linux 5.14" nsrun run --discard --allow-net "tcp:127.0.0.1:$port" -- true
 else
-	sleep 1
+	until : 2>/dev/null >"/dev/tcp/127.0.0.1/$port"; do kill -0 "$server" || break; done
 	try "rules" rules
 	try "why" why
 fi

@@ -23,7 +23,7 @@ apt_of() {
 	done >"$dir/sources.list"
 	: >"$dir/status" # of another architecture nothing is installed
 	echo "-oDir::Etc::sourcelist=$dir/sources.list -oDir::Etc::sourceparts=/dev/null -oDir::State::lists=$dir/lists" \
-		"-oDir::State::status=$dir/status -oDir::Cache=$dir/cache -oAPT::Sandbox::User=root -oAPT::Architecture=$2 -oAPT::Architectures=$2"
+		"-oDir::State::status=$dir/status -oDir::Cache=$dir/cache -oAPT::Sandbox::User=root -oAcquire::Retries=3 -oAPT::Architecture=$2 -oAPT::Architectures=$2"
 }
 
 # fetched DIR RELEASE ARCH PACKAGE... has those packages in DIR, unpacked.
