@@ -105,8 +105,8 @@ func (x *Execution) holdsOthers(dir string) bool {
 			return true
 		}
 	}
-	near, _, err := host.DirectMounts([]string{dir}, false)
-	return err == nil && len(near.Plan) > 1
+	in, err := searchInPlace([]string{dir}, false, true).near()
+	return err == nil && len(in.Plan) > 1
 }
 
 func errNamespaces(what string) error {

@@ -82,13 +82,19 @@ func TestLandlockFlags(t *testing.T) {
 	dir, c := refusing(t)
 	c.Backend, c.Mode = nsrun.LandlockBackend, nsrun.Direct
 	sock := filepath.Join(dir, "sock")
-	testenv.Tree(t, dir, "work/", "work/.git/", "work/.git/objects/", "work/.git/refs/", "work/.git/HEAD: ref: refs/heads/main\n", "work/f", "plain/", "plain/f")
+	testenv.Tree(t, dir, "work/", "work/.git/", "work/.git/objects/", "work/.git/refs/", "work/.git/HEAD: ref: refs/heads/main\n", "work/f", "plain/", "plain/f",
+		"above/", "above/repo/", "far/", "far/d/", "far/d/repo/")
+	for _, repo := range []string{"above/repo/", "far/d/repo/"} {
+		testenv.Tree(t, filepath.Join(dir, repo), ".git/", ".git/objects/", ".git/refs/", ".git/HEAD: ref: refs/heads/main\n")
+	}
 	for _, q := range []struct{ command, kind, flag string }{
 		{"unshare -U true", "syscall", ""},
 		{"rm " + dir + "/work/f", "write", ""},
 		{"rm " + dir + "/plain/f", "write", "--rw " + dir + "/plain"},
 		{"rm " + dir + "/sock", "unix", ""},
-		{"touch " + dir + "/new", "write", ""}, // beside what is hidden
+		{"touch " + dir + "/new", "write", ""},       // beside what is hidden
+		{"touch " + dir + "/above/new", "write", ""}, // beside a repository
+		{"touch " + dir + "/far/new", "write", "--rw " + dir + "/far"},
 	} {
 		if strings.HasPrefix(q.command, "unshare") && os.Geteuid() == 0 {
 			continue // no flag helps root
