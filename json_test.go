@@ -108,6 +108,20 @@ func TestJSONResult(t *testing.T) {
 				t.Errorf("%s: %s is not in %s", c.name, want, data)
 			}
 		}
+		if c.res.Engine == 99 {
+			continue
+		}
+		var read nsrun.Result
+		if err := json.Unmarshal(data, &read); err != nil {
+			t.Errorf("%s cannot be read: %v", c.name, err)
+		}
+		if again, err := json.Marshal(read); err != nil || string(again) != strings.ReplaceAll(string(data), `\ufffd`, "\ufffd") || read.Signal != c.res.Signal || (read.Err == nil) != (c.res.Err == nil) {
+			t.Errorf("%s becomes %s (%v)", data, again, err)
+		}
+	}
+	read := nsrun.Result{Signal: syscall.SIGKILL, Err: errors.ErrUnsupported, Denied: true}
+	if err := json.Unmarshal([]byte(`{"ExitCode": 1}`), &read); err != nil || read.Signal != nil || read.Err != nil || !read.Denied || read.ExitCode != 1 {
+		t.Errorf("%v, %+v", err, read)
 	}
 	// The result of a command without an overlay.
 	r := nsrun.NewRunner(nsrun.Config{NoPlayground: true})

@@ -2,9 +2,11 @@ package nsrun
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/nsrun/nsrun/features"
@@ -171,22 +173,69 @@ func (r Result) HeldText() string {
 		": nsrun review " + flag + r.Session
 }
 
+// resultFields are the fields of a Result as JSON has them.
+type resultFields struct {
+	plainResult
+	Signal string `json:",omitempty"`
+	Err    string `json:",omitempty"`
+}
+
+type plainResult Result
+
 // MarshalJSON returns all exported fields, Signal by its name and Err by its text; both are omitted if they are nil.
 func (r Result) MarshalJSON() ([]byte, error) {
-	type fields Result
-	out := struct {
-		fields
-		Signal string `json:",omitempty"`
-		Err    string `json:",omitempty"`
-	}{fields: fields(r), Signal: r.SignalName()}
-	if r.Signal != nil && out.Signal == "" {
-		out.Signal = r.Signal.String()
-	}
+	out := resultFields{plainResult: plainResult(r), Signal: r.signalText()}
 	if r.Err != nil {
 		out.Err = r.Err.Error()
 	}
 	return json.Marshal(out)
 }
+
+// UnmarshalJSON reads what MarshalJSON has written. Of an Err it has only the text, so Failure does not know its kind.
+func (r *Result) UnmarshalJSON(data []byte) error {
+	in := resultFields{plainResult: plainResult(*r)}
+	if err := json.Unmarshal(data, &in); err != nil {
+		return err
+	}
+	*r = Result(in.plainResult)
+	r.Signal, r.Err = nil, nil
+	if in.Signal != "" {
+		r.Signal = signalOf(in.Signal)
+	}
+	if in.Err != "" {
+		r.Err = errors.New(in.Err)
+	}
+	return nil
+}
+
+// signalText is the name of the signal, or another text for one that has no name. Empty: there is none.
+func (r *Result) signalText() string {
+	if name := r.SignalName(); name != "" || r.Signal == nil {
+		return name
+	}
+	return r.Signal.String()
+}
+
+// signalOf is the signal with this signalText.
+func signalOf(text string) os.Signal {
+	for s := syscall.Signal(1); s <= mostSignals; s++ {
+		if (&Result{Signal: s}).signalText() == text {
+			return s
+		}
+	}
+	return otherSignal(text)
+}
+
+// mostSignals is how many signals Linux has.
+const mostSignals = 64
+
+// otherSignal is a signal that this system does not have.
+type otherSignal string
+
+func (s otherSignal) String() string { return string(s) }
+
+// Signal makes it an os.Signal.
+func (otherSignal) Signal() {}
 
 // Report returns the list of changes, one per line: "M a.go", "A dir/", "D b.go". With several roots the paths are
 // absolute.
