@@ -174,6 +174,8 @@ type refusalTable struct {
 	dir      string   // the working directory
 	args     []string // the command line
 	names    int      // that may still be looked at
+	last     []byte   // the line before the one that is looked at
+	now      []byte   // and that one
 	held     uint64   // nsrun's privileges, see sys.Held
 	landlock bool     // nothing is done by mounts
 	rules    bool     // it has a network by rules
@@ -234,6 +236,7 @@ func (t *refusalTable) namespaces(lower []byte) {
 // text looks for paths in lines that contain the text of such an error.
 func (t *refusalTable) text(output []byte) {
 	for line := range bytes.Lines(output) {
+		t.last, t.now = t.now, line
 		lower := bytes.ToLower(line)
 		if !t.box.UserNamespaces {
 			t.namespaces(lower)
@@ -249,8 +252,12 @@ func (t *refusalTable) text(output []byte) {
 					t.database()
 					break
 				}
-				if !t.line(before, behind, m.err) && t.landlock && m.err == unix.EACCES { // Landlock has one error
+				switch found := t.line(before, behind, m.err); {
+				case found:
+				case t.landlock && m.err == unix.EACCES: // Landlock has one error
 					_ = t.line(before, behind, unix.ENOENT) || t.line(before, behind, unix.EROFS)
+				case m.err == unix.EROFS:
+					t.guess()
 				}
 				break
 			}
@@ -279,6 +286,26 @@ func (t *refusalTable) database() {
 			return
 		}
 	}
+}
+
+// guess adds what of the command line cannot be written to, if a message does not say what: its last directory, as tar -C
+// and cd tell in which one the names of messages are, or else its last file.
+func (t *refusalTable) guess() {
+	names := slices.Collect(t.paths())
+	slices.Reverse(names)
+	for _, dirs := range [...]bool{true, false} {
+		for _, name := range names {
+			if (dirs && host.IsDir(name) || !dirs && isData(name)) && t.addPath(name, unix.EROFS, RefusedWrite) {
+				return
+			}
+		}
+	}
+}
+
+// isData reports whether a path is that of a file that is no program.
+func isData(name string) bool {
+	fi, err := os.Stat(name)
+	return err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 == 0
 }
 
 // isDatabase reports whether a file is SQLite's.
@@ -377,7 +404,7 @@ func (t *refusalTable) line(before, behind string, err unix.Errno) bool {
 		if t.names--; t.names < 0 {
 			break
 		}
-		if kind == RefusedWrite && (removes(before) || strings.Contains(behind, " -> ")) {
+		if kind == RefusedWrite && (removes(before) || strings.Contains(behind, " -> ") || !changes(before) && t.removing(behind)) {
 			name = t.removedFrom(filepath.Dir(name)) // which is what is written to
 		}
 		if t.landlock && err == unix.EROFS && kind == RefusedWrite && host.IsDir(name) && !changes(before) {
@@ -389,11 +416,17 @@ func (t *refusalTable) line(before, behind string, err unix.Errno) bool {
 				return true
 			}
 		}
-		if t.addPath(name, err, kind) {
-			return true
+		if t.addPath(name, err, kind) || kind == RefusedWrite && !t.landlock && t.addPath(filepath.Dir(name), err, kind) {
+			return true // a file with a rule of its own can be written to, but its directory cannot
 		}
 	}
 	return false
+}
+
+// removing reports whether a message, which does not say what was done, follows a line of a program or of the command
+// line that removes or renames something. So it is with Python, whose traceback quotes the program, and Node.
+func (t *refusalTable) removing(behind string) bool {
+	return removes(behind) || removes(string(t.last)) || slices.ContainsFunc(t.args, removes)
 }
 
 // creates reports whether a message is about a file that could not be made.

@@ -44,6 +44,9 @@ func allowed(t *testing.T, c nsrun.Config, flag string) nsrun.Config {
 // refusing makes a place for commands that are refused something: the directory with the project in it is read-only.
 func refusing(t *testing.T) (dir string, c nsrun.Config) {
 	top := place(t, "a", "s => a")
+	if b, err := exec.Command("tar", "cf", filepath.Join(top, "p/t.tar"), "-C", filepath.Join(top, "p"), "a").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, b)
+	}
 	testenv.Tree(t, top, "host/", "host/hidden/", "home/.ssh/")
 	dir = filepath.Join(top, "host")
 	for _, name := range []string{"../home/.ssh/id", "hidden/f", "secret.env"} {
@@ -111,6 +114,10 @@ func TestRefusals(t *testing.T) {
 		// What is refused next is thought of.
 		{"test -e $D/ro/d/f; rmdir $D/ro/d 2>/dev/null || rm -r $D/ro/d", "write", "read-only"}, {"test -e $D/ro/d/f; rm -r $D/ro/d", "write", "read-only"},
 		{"test -e $D/ro/d/f; rm --force --recursive ../ro/d", "write", "read-only"},
+		// The message does not say what, or what was done.
+		{"tar xf t.tar -C $D/ro/", "write", "read-only"}, {`python3 -c 'import os; os.utime("$D/ro/f")'`, "write", "read-only"},
+		{`python3 -c 'import os; os.remove("$D/ro/f")'`, "write", "read-only"}, {`echo 'open("'$D'/ro/f").close(); import os; os.unlink("'$D'/ro/f")' >x.py; python3 x.py`, "write", "read-only"},
+		{"cd $D/ro/ && tar xf $OLDPWD/t.tar", "write", "read-only"}, {"echo \"mkdir($D/ro/new)\" >&2; mkdir $D/ro/new", "write", "read-only"},
 	} {
 		t.Run(q.command, func(t *testing.T) {
 			t.Parallel()
@@ -190,7 +197,7 @@ func TestNoRefusals(t *testing.T) {
 		"touch /proc/none", "echo x >/proc/version", "cat /dev/none", "mknod n c 1 3; cat n; false", "mount -t tmpfs x /tmp",
 		"bash -c ': </dev/tcp/127.0.0.1/9'", "cp a none/b", "mv none b", "sh -c 'exit 1'", "sleep x", "tar xf a", "sort none",
 		"python3 -c 'open(\"none\")'", "echo 'everything is fine: Permission denied' >&2; false", "echo '/usr/bin: No such file or directory' >&2; false",
-		"echo '/usr/bin/env: Permission denied' >&2; false", "echo 'a: Read-only file system' >&2; false", "touch /etc/shadow-none/x; cat $D/none/f/x",
+		"echo '/usr/bin/env: Permission denied' >&2; false", "echo 'a: Read-only file system' >&2; false", "tar xf none -C $D", "touch /etc/shadow-none/x; cat $D/none/f/x",
 	} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
