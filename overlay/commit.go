@@ -33,7 +33,7 @@ func (s *Session) Commit(ctx context.Context, paths ...string) error {
 // yields the rest. Undo takes it back.
 func (s *Session) CommitWith(ctx context.Context, o CommitOptions) (err error) {
 	const op = "commit"
-	defer func() { err = public(err) }()
+	defer func() { err = s.public(op, err) }()
 	s.work.Lock()
 	defer s.work.Unlock()
 	if err := s.usable(op, true); err != nil {

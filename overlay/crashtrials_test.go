@@ -3,10 +3,12 @@
 package overlay
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -45,6 +47,8 @@ var deeds = []struct {
 	{"undo a part", []deed{{Do: "commit", Paths: some}}, deed{Do: "undo", Each: true}, []deed{{Do: "commit", Paths: some}}},
 	{"drop", nil, deed{Do: "drop", Paths: some}, nil},
 	{"commit plainly", nil, deed{Do: "commit", Plain: true, Each: true}, []deed{{Do: "undo"}}},
+	{"undo by force", []deed{{Do: "commit"}, {Do: "owner"}}, deed{Do: "force"}, nil},
+	{"undo by force plainly", []deed{{Do: "commit", Plain: true}, {Do: "owner"}}, deed{Do: "force", Plain: true}, nil},
 	{"undo plainly", []deed{{Do: "commit"}}, deed{Do: "undo", Plain: true, Each: true}, []deed{{Do: "commit"}}},
 }
 
@@ -79,10 +83,34 @@ func crash(t *testing.T, base, state string, small bool, many int, which func(de
 			continue
 		}
 		t.Run(strings.ReplaceAll(d.name, " ", "-"), func(t *testing.T) {
-			tr := &trial{name: d.name, scene: sc, base: base, state: state, prepare: d.prepare, deed: d.deed, again: d.again, brief: !small, apart: base != state}
+			tr := &trial{name: d.name, scene: sc, base: base, state: state, prepare: d.prepare, deed: d.deed, again: d.again, brief: !small, apart: base != state,
+				anew: d.deed.Do == "force"}
 			tr.tryAll(t, many, ways...)
 		})
 	}
+}
+
+// ownersEdits are what the owner does to projects after a commit, in the places of what was committed.
+func ownersEdits(roots []Root) error {
+	var errs []error
+	for _, r := range roots {
+		e := &editor{top: r.Path, at: time.Date(2022, 1, 2, 0, 0, 0, 0, time.UTC)}
+		e.file("changed.new", "the owner's\n")
+		e.do("changed", func(p string) error { return os.Rename(p+".new", p) })
+		e.remove("src/deep/er/changed")
+		e.file("gone", "the owner's\n")
+		e.remove("new")
+		e.file("new", "the owner's\n")
+		e.remove("becomes-file")
+		e.file("becomes-dir/in/more", "the owner's\n")
+		e.remove("link")
+		e.link("link", "the owner's")
+		for _, path := range []string{"changed", "gone", "new", "becomes-dir/in/more", "link"} {
+			e.old(path)
+		}
+		errs = append(errs, e.err)
+	}
+	return errors.Join(errs...)
 }
 
 func all(string) bool { return true }
@@ -125,7 +153,7 @@ func TestCrashRecovery(t *testing.T) {
 	sc := newScene(t, mustMkdir(filepath.Join(dir, "scene")), true)
 	for _, d := range deeds {
 		t.Run(strings.ReplaceAll(d.name, " ", "-"), func(t *testing.T) {
-			tr := &trial{name: d.name, scene: sc, base: dir, state: dir, prepare: d.prepare, deed: d.deed, again: d.again}
+			tr := &trial{name: d.name, scene: sc, base: dir, state: dir, prepare: d.prepare, deed: d.deed, again: d.again, anew: d.deed.Do == "force"}
 			tr.tryRecovery(t, 4, 4, "kill", "EIO")
 		})
 	}

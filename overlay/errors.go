@@ -224,10 +224,16 @@ type CommitError struct {
 	Applied []Change // of a commit: what is in the project now, or can be if the rollback failed, in path order
 	Err     error
 	perhaps bool // the rollback failed
+	undone  bool // of an undo: it was done
 }
 
 func (e *CommitError) Error() string {
-	if len(e.Applied) == 0 {
+	switch {
+	case e.undone:
+		return e.Err.Error() + "; the commit was taken back"
+	case len(e.Applied) == 0 && e.perhaps:
+		return e.Err.Error() + "; a part of the commit can be taken back until the next command completes it again"
+	case len(e.Applied) == 0:
 		return e.Err.Error()
 	}
 	list := make([]string, len(e.Applied))

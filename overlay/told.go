@@ -7,20 +7,33 @@ import (
 	"io/fs"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
 // public turns errors of the packages below into those that this package documents.
-func public(err error) error {
+func public(err error) error { return told(err, nil) }
+
+// public is public for an operation on the session: where an error names no file, it names the session.
+func (s *Session) public(op string, err error) error {
+	return told(err, func(bare unix.Errno) error { return &Error{Op: op, Path: s.path, Err: bare} })
+}
+
+func told(err error, bare func(unix.Errno) error) error {
 	switch e := err.(type) {
+	case unix.Errno:
+		if bare != nil {
+			return bare(e)
+		}
 	case *fs.PathError:
 		return &Error{Op: e.Op, Path: e.Path, Err: public(e.Err)}
 	case *Error:
 		e.Err = public(e.Err)
 	case *CommitError:
-		e.Err = public(e.Err)
+		e.Err = told(e.Err, bare)
 	case *tx.ClashError:
 		return conflictError(e)
 	case interface{ Unwrap() []error }:
@@ -28,11 +41,11 @@ func public(err error) error {
 		if errors.Join(list...).Error() != err.Error() {
 			break // it has words of its own
 		}
-		told := make([]error, len(list))
+		all := make([]error, len(list))
 		for i := range list {
-			told[i] = public(list[i])
+			all[i] = told(list[i], bare)
 		}
-		return errors.Join(told...)
+		return errors.Join(all...)
 	}
 	return err
 }

@@ -27,7 +27,7 @@ import (
 // after any error except a *CommitError.
 func (s *Session) Undo(ctx context.Context, o UndoOptions) (err error) {
 	const op = "undo"
-	defer func() { err = public(err) }()
+	defer func() { err = s.public(op, err) }()
 	s.work.Lock()
 	defer s.work.Unlock()
 	if s.dir == nil || s.readOnly {
@@ -72,7 +72,7 @@ func (s *Session) Undo(ctx context.Context, o UndoOptions) (err error) {
 		err = tree.InTurn(t.Flush, t.End)
 	}
 	if commitErr := new(CommitError); err != nil && !slices.Contains(s.meta.Done, t.N) && !errors.As(err, &commitErr) {
-		return &CommitError{Err: err}
+		return &CommitError{Err: err, undone: true}
 	}
 	return err
 }
@@ -139,12 +139,12 @@ func (s *Session) takeAllBack(t *tx.Tx) error {
 	}
 	if err != nil && slices.Contains(s.meta.Done, t.N) {
 		if again := t.Redo(); again != nil {
-			return &CommitError{Err: errors.Join(err, again)}
+			return &CommitError{Err: errors.Join(err, again), perhaps: true}
 		}
 		return errors.Join(err, t.Tidy())
 	}
 	if err != nil {
-		return &CommitError{Err: err}
+		return &CommitError{Err: err, undone: true}
 	}
 	return nil
 }

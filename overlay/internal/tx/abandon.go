@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strconv"
 
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
@@ -50,7 +51,7 @@ func (t *Tx) End() error {
 		return errors.Join(errs...)
 	}
 	if err := tree.InTurn(t.dropLinks, t.remove); err != nil {
-		return fmt.Errorf("%w: %w", ErrUntidy, err)
+		return fmt.Errorf("%w: %w", ErrUntidy, &fs.PathError{Op: "remove", Path: filepath.Join(t.s.Path, Name, strconv.Itoa(t.N)), Err: err})
 	}
 	return t.s.Book.Unmark()
 }

@@ -76,5 +76,5 @@ func (t *Tx) Redo() error {
 			return t.moveError(i, err)
 		}
 	}
-	return t.settle()
+	return tree.InTurn(t.dropCopies, t.settle)
 }

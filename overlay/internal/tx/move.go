@@ -135,6 +135,9 @@ func (t *Tx) put(i int, fresh bool) error {
 	st, obj := t.Stage(m), strconv.Itoa(i)
 	away := false // the old object is out of the way already
 	if !fresh {
+		if undone, err := t.putTheirs(d, name, st, obj, n); undone || err != nil {
+			return err
+		}
 		now, found, err := d.LstatIf(name)
 		switch {
 		case err != nil:
@@ -342,6 +345,41 @@ func (t *Tx) giveBack(d *tree.Handle, name string, st *tree.Handle, obj string, 
 		return t.moveNew(st, obj, d, name)
 	}
 	return nil // it was never moved
+}
+
+// putTheirs makes again what was there before an undo by force, which did not succeed, has put the old object into place:
+// what somebody else had put there, or nothing. It reports whether there was such an undo.
+func (t *Tx) putTheirs(d *tree.Handle, name string, st *tree.Handle, obj string, n Node) (undone bool, err error) {
+	if st == nil {
+		return false, nil
+	}
+	_, aside, err := st.LstatIf(theirs(obj))
+	if err != nil {
+		return false, err
+	}
+	now, found, err := d.LstatIf(name)
+	if err != nil {
+		return false, err
+	}
+	old := found && n.Old.Ino != 0 && n.Old.is(now)
+	if !aside {
+		// The new object is neither here nor there: somebody had removed it.
+		if _, staged, err := st.LstatIf(obj); err != nil || staged || !old || n.New.Ino == 0 {
+			return false, err
+		}
+	}
+	if old {
+		if err := t.carry(d, name, n.Old, st, obj); err != nil {
+			return true, err
+		}
+	}
+	if aside {
+		// If there is another object meanwhile, that one stays, and theirs is kept.
+		if err = t.moveNew(st, theirs(obj), d, name); err == unix.EEXIST {
+			err = t.conflict(n, whyNow)
+		}
+	}
+	return true, err
 }
 
 // leave notes that an old object stays where it is.

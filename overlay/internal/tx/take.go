@@ -238,6 +238,39 @@ func (t *Tx) bringCopy(m Move, obj string, d *tree.Handle, name string) error {
 	return tree.InTurn(k.FinishDirs, k.Flush.Wait, func() error { return t.moveNew(t.Objects, obj+suffix, d, name) })
 }
 
+// dropCopies removes what bringCopy left in the session, if the undo did not succeed: the next one makes it again, of what
+// is in the project then.
+func (t *Tx) dropCopies() error {
+	for i, m := range t.Journal.Moves {
+		if !m.Taken || t.Objects == nil {
+			continue
+		}
+		n := t.Journal.Nodes[m.First]
+		now, found := t.look(store.Place{Root: n.Root, Path: string(n.Path)})
+		if !found || !n.New.is(now) {
+			continue // it may be the only one
+		}
+		err := func() error {
+			d, name, err := t.upper(n)
+			if err == unix.ENOENT {
+				return nil // the session was discarded since
+			}
+			if err != nil {
+				return err
+			}
+			defer d.Close()
+			if st, found, err := d.LstatIf(name); err != nil || !found || n.New.is(st) {
+				return err
+			}
+			return tree.RemoveTree(d, name)
+		}()
+		if err != nil {
+			return t.moveError(i, err)
+		}
+	}
+	return nil
+}
+
 // retimeUpper restores the times of the directories in the upper directory from which something was taken.
 func (t *Tx) retimeUpper() error {
 	if !t.Begun {
