@@ -112,6 +112,7 @@ type Version struct {
 	Before bool
 
 	owner *ownerRecord
+	still bool // saved for a restoration, and the file is still the same: nothing was restored
 }
 
 // Restored says what Restore did.

@@ -3,6 +3,7 @@
 package project
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -40,10 +41,12 @@ func (r *Registry) Versions(path string) (list []Version, err error) {
 			list = append(list, v)
 		}
 	}
+	restorations := map[string]bool{}
 	for e, err := range r.Executions(Filter{Path: path}) {
 		if err != nil {
 			continue // the other versions are still useful
 		}
+		restorations[e.ID] = e.Session == "" && slices.Equal(e.Command, restoration(path))
 		for _, c := range e.Changes {
 			if c.Name() != path || c.Before == "" || c.Kind == Added {
 				continue
@@ -61,7 +64,41 @@ func (r *Registry) Versions(path string) (list []Version, err error) {
 			list = append(list, Version{Path: path, Copy: c.Before, Size: st.Size, Mode: c.OldMode, Date: t.Local().Format(dateLayout), Time: t, Execution: e.ID, Before: true})
 		}
 	}
+	for i, v := range list {
+		list[i].still = restorations[v.Execution] && r.isStill(v)
+	}
 	return list, nil
+}
+
+// restoration is the command that the log has for a restoration.
+func restoration(path string) []string { return []string{"nsrun", "restore", path} }
+
+// isStill reports whether the file is as in a version.
+func (r *Registry) isStill(v Version) bool {
+	fd, err := unix.Open(v.Path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	now := os.NewFile(uintptr(fd), v.Path)
+	defer now.Close()
+	st, err := sys.Regular(now)
+	if err != nil || st.Size != v.Size || fs.FileMode(st.Mode&0o777) != v.Mode.Perm() {
+		return false
+	}
+	was, err := r.OpenVersion(v)
+	if err != nil {
+		return false
+	}
+	defer was.Close()
+	a, b := bufio.NewReader(now), bufio.NewReader(was)
+	for range v.Size {
+		x, xerr := a.ReadByte()
+		y, yerr := b.ReadByte()
+		if xerr != nil || yerr != nil || x != y {
+			return false
+		}
+	}
+	return true
 }
 
 // OpenVersion opens a copy. If its size has changed, the error is ErrDamaged.
@@ -90,14 +127,18 @@ func (r *Registry) OpenVersion(v Version) (*os.File, error) {
 }
 
 // Choose returns the version of a day (YY-MM-DD) or of an execution. If both are empty, it returns the newest backup,
-// or if there is none, the version before the newest execution. If there is no such version, the error is ErrNoVersion.
+// or if there is none, the version before the newest execution; but not what a restoration saved and did not replace
+// then. If there is no such version, the error is ErrNoVersion.
 func Choose(list []Version, date, execution string) (Version, error) {
 	i := slices.IndexFunc(list, func(v Version) bool {
 		if execution != "" {
 			return v.Before && idMeans(v.Execution, execution)
 		}
-		return date == "" || v.Date == date
+		return date == "" && !v.still || v.Date == date
 	})
+	if i < 0 && len(list) > 0 && date == "" && execution == "" {
+		i = 0
+	}
 	if i < 0 {
 		return Version{}, ErrNoVersion
 	}
@@ -304,7 +345,7 @@ func (r *Registry) saveCurrent(ctx context.Context, path string, v Version, now 
 		}
 		c.Kind, c.OldMode, c.OldSize = Modified, fs.FileMode(st.Mode&0o777), st.Size
 	}
-	e := Execution{Command: []string{"nsrun", "restore", path}, Dir: root, Roots: []string{root}, Began: r.now(), Ended: r.now(), State: StateCommitted}
+	e := Execution{Command: restoration(path), Dir: root, Roots: []string{root}, Began: r.now(), Ended: r.now(), State: StateCommitted}
 	// It is nowhere else: no limit holds, and it is on disk before the file is replaced.
 	w := &recorder{r: r, ctx: ctx, mostFile: 1 << 62, mostAll: 1 << 62, flushed: true, original: func(Change) (*os.File, error) {
 		fd, err := unix.FcntlInt(now.Fd(), unix.F_DUPFD_CLOEXEC, 0)

@@ -81,6 +81,59 @@ func restorer(at string) int {
 	return 0
 }
 
+// restoreStruck has a helper restore d/a, and strikes it.
+func restoreStruck(t *testing.T, p *place, plan strike.Plan) strike.Result {
+	t.Helper()
+	c := exec.Command("/proc/self/exe")
+	c.Env = append(os.Environ(), restorerEnv+"="+strings.Join([]string{p.o.Dir, p.o.Cache, p.at("d/a")}, ":"))
+	if plan.Do != strike.Fail {
+		c.Stderr = os.Stderr
+	}
+	r, err := strike.Run(c, plan)
+	if errors.Is(err, strike.ErrNotPermitted) {
+		testenv.Skip(t, "ptrace", err.Error())
+	}
+	p.must(err)
+	return r
+}
+
+// TestRestoreAgain lets a restoration fail, or kills it, when it has saved the present version. That one is then the
+// newest, but what is restored the next time is the one that was wanted.
+func TestRestoreAgain(t *testing.T) {
+	ready := func() *place {
+		p := newPlace(t)
+		p.tree("d/a: one")
+		p.record(Execution{}, p.change(Modified, "d/a"))
+		p.tree("d/a: two")
+		p.must(p.Close())
+		return p
+	}
+	var calls []strike.Call
+	restoreStruck(t, ready(), strike.Plan{Trace: func(_ int, c strike.Call) { calls = append(calls, c) }})
+	last := slices.IndexFunc(calls, func(c strike.Call) bool {
+		return strings.HasPrefix(c.Name, "rename") && strings.HasPrefix(filepath.Base(c.Files[0]), restorePrefix)
+	})
+	if last < 0 {
+		t.Fatalf("nothing is renamed: %v", calls)
+	}
+	for _, do := range []strike.Action{strike.Kill, strike.Fail} {
+		p := ready()
+		if r := restoreStruck(t, p, strike.Plan{At: last + 1, Do: do}); r.Call.Name != calls[last].Name || r.ExitCode == 0 {
+			t.Fatalf("%v: %+v", do, r)
+		}
+		p.reopen()
+		list := p.versions("d/a")
+		if newest := p.read(list[0].Copy); newest != "two" {
+			t.Fatalf("%v: nothing was saved: %q", do, newest)
+		}
+		v, err := Choose(list, "", "")
+		p.must(err)
+		if got := p.read(v.Copy); got != "one" {
+			t.Errorf("%v: %q would be restored the next time", do, got)
+		}
+	}
+}
+
 // TestRestoreStruck kills a process that restores a file at each of its system calls. The file is the old or the new
 // one, and nothing is left beside it before the new one gets a name.
 func TestRestoreStruck(t *testing.T) {
@@ -93,18 +146,11 @@ func TestRestoreStruck(t *testing.T) {
 		p.record(Execution{}, p.change(Modified, "d/a"))
 		p.tree("d/a: two")
 		p.must(p.Close())
-		c := exec.Command("/proc/self/exe")
-		c.Env = append(os.Environ(), restorerEnv+"="+strings.Join([]string{p.o.Dir, p.o.Cache, p.at("d/a")}, ":"))
-		c.Stderr = os.Stderr
 		plan := strike.Plan{At: k, Do: strike.Kill}
 		if k == 0 {
 			plan = strike.Plan{Trace: func(_ int, c strike.Call) { whole, calls = append(whole, c.Name), append(calls, c) }}
 		}
-		r, err := strike.Run(c, plan)
-		if errors.Is(err, strike.ErrNotPermitted) {
-			testenv.Skip(t, "ptrace", err.Error())
-		}
-		p.must(err)
+		r := restoreStruck(t, p, plan)
 		if k == 0 && r.ExitCode != 0 {
 			t.Fatalf("%+v", r)
 		}
