@@ -88,13 +88,32 @@ func children(s state) {
 }
 
 func mountsHere(s state) {
+	for _, line := range Mounts() {
+		s["mount "+line] = true
+	}
+}
+
+// Mounts are the lines of proc_pid_mountinfo(5), without those that no test can have made: in a namespace of others, an
+// ordinary user mounts only file systems of FUSE, whose options name the user, and others mount what they like.
+func Mounts() (list []string) {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return
+		return nil
 	}
-	for line := range bytes.Lines(b) {
-		s["mount "+strings.TrimSuffix(string(line), "\n")] = true
+	theirs := !Root() && os.Getenv(asUserEnv) == ""
+	for line := range strings.Lines(string(b)) {
+		if line = strings.TrimSuffix(line, "\n"); !theirs || mountedBy(line, os.Getuid()) {
+			list = append(list, line)
+		}
 	}
+	return list
+}
+
+// mountedBy reports whether a line is of a file system of FUSE that a user has mounted.
+func mountedBy(line string, uid int) bool {
+	_, super, _ := strings.Cut(line, " - ")
+	f := strings.Fields(super) // type, source, options
+	return len(f) > 2 && strings.HasPrefix(f[0], "fuse") && slices.Contains(strings.Split(f[2], ","), "user_id="+strconv.Itoa(uid))
 }
 
 func temporaries(s state) {

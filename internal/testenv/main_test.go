@@ -2,7 +2,13 @@
 
 package testenv
 
-import "testing"
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
 
 func TestMain(m *testing.M) { Main(m) }
 
@@ -33,5 +39,37 @@ func TestTurn(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: %d of 2 cases are run, want %d", c.name, got, want)
 		}
+	}
+}
+
+// TestMounts: what root mounts is seen, and for an ordinary user among others only what that user may have mounted.
+func TestMounts(t *testing.T) {
+	const (
+		mine   = "41 26 0:35 / /home/me/mnt rw,nosuid,nodev,relatime shared:9 - fuse.sshfs host: rw,user_id=1000,group_id=1000"
+		others = "42 26 0:36 / /home/you/mnt rw,nosuid,nodev,relatime shared:10 - fuse.sshfs host: rw,user_id=10001,group_id=1000"
+		theirs = "43 26 0:37 / /run/user/1000 rw,nosuid,nodev,relatime shared:11 - tmpfs user_id=1000 rw,size=4k,uid=1000"
+	)
+	for _, line := range []string{mine, others, theirs} {
+		if got := mountedBy(line, 1000); got != (line == mine) {
+			t.Errorf("%s: %v", line, got)
+		}
+	}
+	if !Root() {
+		return
+	}
+	NeedNamespaces(t)
+	dir := Dir(t)
+	if err := unix.Mount("t", dir, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	there := func(line string) bool { return strings.Contains(line, " "+dir+" ") }
+	if !slices.ContainsFunc(Mounts(), there) {
+		t.Error("a mount is not seen")
+	}
+	if err := unix.Unmount(dir, 0); err != nil {
+		t.Fatal(err)
+	}
+	if slices.ContainsFunc(Mounts(), there) {
+		t.Error("a mount that is gone is seen")
 	}
 }
