@@ -35,7 +35,7 @@ var fileTasks = []task{
 	{name: "tail -f", slow: true, setup: "echo 1 >log", run: "(tail -n +1 -s 0.02 -f log & echo $! >pid; wait) >out & i=0; while ! grep -q 1 out 2>/dev/null && [ $i -lt 500 ]; do sleep 0.02; i=$((i+1)); done; echo 2 >>log; sleep 0.3; kill $(cat pid); wait; rm pid; cat log"},
 	{name: "many files", slow: true, run: "mkdir d && i=0 && while [ $i -lt 2000 ]; do : >d/$i; i=$((i+1)); done && ls d | wc -l && rm d/1* && ls d | wc -l"},
 	{name: "50,000 files", slow: true, run: "seq 50000 | sed 's,^,f,' | xargs touch && ls | wc -l && ls | xargs rm && ls | wc -l"},
-	{name: "find and xargs", setup: "mkdir -p a/b; echo x >a/1.txt; echo y >a/b/2.txt; echo z >a/3.c", run: "find . -name '*.txt' -print0 | xargs -0 sed -i s/./-/ && find . -newer a/3.c -type f | sort; grep -rc - . | sort"},
+	{name: "find and xargs", setup: "mkdir -p a/b; echo x >a/1.txt; echo y >a/b/2.txt; echo z >a/3.c; touch -d @1000 a/3.c", run: "find . -name '*.txt' -print0 | xargs -0 sed -i s/./-/ && find . -newer a/3.c -type f | sort; grep -rc - . | sort"},
 	{name: "sed -i and perl -i", needs: "perl", setup: "echo one >a; echo two >b", run: "sed -i.bak s/one/1/ a && perl -pi -e s/two/2/ b && cat a b && ls"},
 	{name: "ed and patch", needs: "ed patch diff", setup: "printf '1\\n2\\n3\\n' >f; cp f g; printf '1\\ntwo\\n3\\n' >g", run: "diff -u f g >p; patch f <p && printf '2d\\nw\\nq\\n' | ed -s f && cat f"},
 	{name: "tee, split, sort", run: "seq 5000 | tee all | sort -r | split -l 1000 - part- && cat part-* | sort -n | cmp - all && ls | wc -l"},
