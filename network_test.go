@@ -237,10 +237,10 @@ func ownAddress(t *testing.T) netip.Addr {
 func TestPublish(t *testing.T) {
 	enforcers(t, func(t *testing.T, e nsrun.Enforcer) {
 		p := filepath.Join(place(t), "p")
-		// A port that the kernel gives nobody who asks for any.
-		port := 10000 + os.Getpid()%10000
+		// A port that the kernel gives nobody who asks for any, and that no task of package tools takes meanwhile.
+		port := 20000 + os.Getpid()%8000
 		l, err := net.Listen("tcp4", "127.0.0.1:"+strconv.Itoa(port))
-		for ; err != nil && port < 30000; l, err = net.Listen("tcp4", "127.0.0.1:"+strconv.Itoa(port)) {
+		for ; err != nil && port < 28900; l, err = net.Listen("tcp4", "127.0.0.1:"+strconv.Itoa(port)) {
 			port++
 		}
 		if err != nil {
