@@ -46,6 +46,11 @@ PREFIX ?= /usr/local
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
+# Go asks git for the commit, and fails where git refuses to answer: in a checkout of another user, as in containers.
+ifneq ($(shell git rev-parse 2>&1),)
+export GOFLAGS := $(shell $(GO) env GOFLAGS) -buildvcs=false
+endif
+
 # The real bubblewrap 0.12 to compare with, where it was built (make deps).
 ifndef NSRUN_BWRAP
 export NSRUN_BWRAP := $(shell test/bwrap/fetch.sh --path 2>/dev/null)
