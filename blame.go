@@ -328,6 +328,9 @@ func (f *followed) reason(shell bool) []int {
 func (f *followed) named() (reason []int, said bool) {
 	words := map[string]bool{}
 	text := errorsOnly(f.text)
+	if namesItself(text) {
+		f.met = slices.DeleteFunc(f.met, func(m met) bool { return m.net })
+	}
 	for _, word := range bytes.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\n'\"`‘’(),;<>[]", r) }) {
 		if scheme, _, link := strings.Cut(string(word), "://"); !link || scheme == "file" { // other links are no paths
 			words[strings.TrimRight(string(word), ":.")] = true
@@ -511,6 +514,12 @@ func aboutNetwork(text []byte) bool {
 		containsAny(said, "resolv", "resolution", "getaddrinfo", "unreachable", "network", "connect", "no such host", "unknown host", "unknownhost", "not known", "dial tcp",
 			"dial udp", "lookup", "look up", "timed out", "offline", "download", "fetch", "remote", "find a version", "sendto",
 			"bind:", "bind(", "to bind", "cannot bind", "listen tcp", "listen e")
+}
+
+// namesItself reports whether a message is that of git about an unknown author: to make an address for one, git has
+// looked up the name of this host, and not for its work.
+func namesItself(text []byte) bool {
+	return containsAny(text, "please tell me who you are") && !aboutNetwork(text)
 }
 
 func containsAny(text []byte, words ...string) bool {

@@ -49,6 +49,9 @@ func (x *Execution) findRefusals(err error) {
 		r.Failed = x.observed.failedOf(target)
 		t.add(r)
 	}
+	if x.net == nil && slices.ContainsFunc(x.messageTexts(), namesItself) {
+		x.result.Network.Refused = 0
+	}
 	r := noNetwork(x.result.Network.Refused)
 	if r.Failed = x.net == nil && x.observed.failedOf(""); r.Failed {
 		r.Count = max(r.Count, 1) // the kernel does not count everywhere
@@ -81,15 +84,23 @@ func (x *Execution) findRefusals(err error) {
 		// What made the command fail comes first.
 		slices.SortStableFunc(t.list, func(a, b Refusal) int { return cmp.Compare(rank(a), rank(b)) })
 	case x.result.Started && x.failed():
-		t.text(x.said)
-		for _, c := range [...]*capture{x.metered, x.stderr, x.stdout} {
-			if c != nil && (c != x.stdout || x.request.Merge) {
-				t.text(c.output().Bytes())
-			}
+		for _, text := range x.messageTexts() {
+			t.text(text)
 		}
 	}
 	x.withoutFlags(t.list)
 	x.result.Refusals = t.list
+}
+
+// messageTexts are what is known of the command's standard error.
+func (x *Execution) messageTexts() [][]byte {
+	list := [][]byte{x.said}
+	for _, c := range [...]*capture{x.metered, x.stderr, x.stdout} {
+		if c != nil && (c != x.stdout || x.request.Merge) {
+			list = append(list, c.output().Bytes())
+		}
+	}
+	return list
 }
 
 // pings reports whether it was ping(8) that used the network, and nothing else that said so.

@@ -197,7 +197,8 @@ func TestNoRefusals(t *testing.T) {
 		"touch /proc/none", "echo x >/proc/version", "cat /dev/none", "mknod n c 1 3; cat n; false", "mount -t tmpfs x /tmp",
 		"bash -c ': </dev/tcp/127.0.0.1/9'", "cp a none/b", "mv none b", "sh -c 'exit 1'", "sleep x", "tar xf a", "sort none",
 		"python3 -c 'open(\"none\")'", "echo 'everything is fine: Permission denied' >&2; false", "echo '/usr/bin: No such file or directory' >&2; false",
-		"echo '/usr/bin/env: Permission denied' >&2; false", "echo 'a: Read-only file system' >&2; false", "tar xf none -C $D", "touch /etc/shadow-none/x; cat $D/none/f/x",
+		"echo '/usr/bin/env: Permission denied' >&2; false", "echo 'a: Read-only file system' >&2; false", "tar xf none -C $D",
+		`perl -MSocket -e 'socket(S, PF_INET, SOCK_DGRAM, 0); connect(S, sockaddr_in(53, inet_aton("192.0.2.1"))); print STDERR "*** Please tell me who you are.\n\nfatal: unable to detect\n"; exit 1'`, "touch /etc/shadow-none/x; cat $D/none/f/x",
 	} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
