@@ -409,7 +409,7 @@ func (m *met) beside() bool { return m.helper || m.net && !m.alone }
 // says reports whether a message contains the text or the name of the error.
 func (m *met) says(text []byte) bool {
 	name := unix.ErrnoName(m.err)
-	return containsAny(text, strings.ToLower(m.err.Error())) || name != "" && bytes.Contains(text, []byte(name))
+	return containsAny(text, strings.ToLower(m.err.Error())) || m.err == unix.EROFS && containsAny(text, readOnlyDatabase) || name != "" && bytes.Contains(text, []byte(name))
 }
 
 // inText reports whether a message contains the name or the address of this network target.

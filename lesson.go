@@ -89,7 +89,7 @@ type LearnError struct {
 
 func (e *LearnError) Error() string {
 	if len(e.Closed) == 0 {
-		return "the command fails even with everything that it asks for: the sandbox is not the reason"
+		return "the command fails even with everything that it asks for: as far as nsrun can see, the sandbox is not the reason"
 	}
 	return "the command fails, and something that it was refused was not allowed: " + e.Closed[0].String()
 }

@@ -366,9 +366,13 @@ func (t *refusalTable) removedFrom(dir string) string {
 	return dir
 }
 
-// widen gives a refusal the flag for the directory that removedFrom names, if this user may write to that.
+// widen gives a refusal the flag for the directory that removedFrom names, or for that of a database, if this user may
+// write to it.
 func (t *refusalTable) widen(r *Refusal) {
 	dir := t.removedFrom(r.Target)
+	if isDatabase(dir) {
+		dir = filepath.Dir(dir)
+	}
 	if r.flag != "--rw" || dir == r.Target {
 		return
 	}

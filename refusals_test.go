@@ -170,9 +170,14 @@ func TestRefusedDatabase(t *testing.T) {
 		t.Fatalf("%v: %s", err, b)
 	}
 	for _, command := range []string{"sqlite3 " + db + " 'insert into t values(1)'", "sqlite3 ../host/db/x 'insert into t values(2)'"} {
-		res, err := runner(t, c).Run(t.Context(), passing(t, command, true))
-		if err != nil || len(res.Refusals) != 1 || res.Refusals[0].Flag != "--rw "+filepath.Dir(db) {
-			t.Fatalf("%s: %v, %+v: %s", command, err, res.Refusals, res)
+		var res nsrun.Result
+		for _, c.Why = range []bool{true, false} {
+			needFor(t, c)
+			var err error
+			res, err = runner(t, c).Run(t.Context(), passing(t, command, true))
+			if err != nil || len(res.Refusals) == 0 || res.Refusals[0].Flag != "--rw "+filepath.Dir(db) || res.Refusals[0].Failed != c.Why {
+				t.Fatalf("%s, why %t: %v, %+v: %s", command, c.Why, err, res.Refusals, res)
+			}
 		}
 		if res, err := runner(t, allowed(t, c, res.Refusals[0].Flag)).Run(t.Context(), nsrun.Request{Command: command}); err != nil || res.ExitCode != 0 {
 			t.Errorf("%s with %s: %v, %s", command, "--rw", err, res)

@@ -80,7 +80,7 @@ func TestLearnRefuses(t *testing.T) {
 		"strict":   {flags: l.words("--preset strict"), words: l.words("cat $H/.ssh/id"), want: "(try: --ro " + l.dir + "/home/.ssh/id)"},
 		"network":  {words: l.words("curl -s http://127.0.0.1:$PORT/"), want: "the command still fails"},
 		"blocked":  {flags: l.words("--ro $D --block $D/in"), words: l.words("cat $D/in/f"), want: "not allowed: read of " + l.dir + "/host/in/f: " + l.dir + "/host/in is blocked"},
-		"own":      {words: l.words("false"), want: "the sandbox is not the reason"},
+		"own":      {words: l.words("false"), want: "as far as nsrun can see, the sandbox is not the reason"},
 		"time":     {flags: l.words("--timeout 100ms"), words: l.words("sleep 100"), want: "deadline"},
 		"pattern":  {flags: l.words("--ro $D/*"), words: l.words("true"), want: "patterns"},
 		"flag":     {flags: l.words("--commit"), words: l.words("true"), want: "takes no --commit"},
