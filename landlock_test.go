@@ -91,6 +91,7 @@ func TestLandlockFlags(t *testing.T) {
 		{"unshare -U true", "syscall", ""},
 		{"rm " + dir + "/work/f", "write", ""},
 		{"rm " + dir + "/plain/f", "write", "--rw " + dir + "/plain"},
+		{"python3 -c 'import os; os.remove(\"" + dir + "/plain/f\")'", "write", "--rw " + dir + "/plain"},
 		{"rm " + dir + "/sock", "unix", ""},
 		{"touch " + dir + "/new", "write", ""},       // beside what is hidden
 		{"touch " + dir + "/above/new", "write", ""}, // beside a repository

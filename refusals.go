@@ -419,10 +419,11 @@ func (t *refusalTable) line(before, behind string, err unix.Errno) bool {
 		if t.names--; t.names < 0 {
 			break
 		}
-		if kind == RefusedWrite && (removes(before) || strings.Contains(behind, " -> ") || !changes(before) && t.removing(behind)) {
+		removal := kind == RefusedWrite && (removes(before) || strings.Contains(behind, " -> ") || !changes(before) && t.removing(behind))
+		if removal {
 			name = t.removedFrom(filepath.Dir(name)) // which is what is written to
 		}
-		if t.landlock && err == unix.EROFS && kind == RefusedWrite && host.IsDir(name) && !changes(before) {
+		if t.landlock && err == unix.EROFS && kind == RefusedWrite && host.IsDir(name) && !changes(before) && !removal {
 			continue // a directory that cannot be listed: Landlock has the same error for it
 		}
 		if err == unix.ENOENT && creates(before) {
