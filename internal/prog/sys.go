@@ -71,6 +71,7 @@ const (
 	SysBind
 	SysListen
 	SysSendmsg
+	SysFgetxattr
 	SysExitGroup
 	SysLandlockCreate
 	SysLandlockRestrict
@@ -188,6 +189,7 @@ var sysTable = [numSys]sysInfo{
 	SysBind:         {"bind", [2]uint32{49, 200}, "fpd"},
 	SysListen:       {"listen", [2]uint32{50, 201}, "fd"},
 	SysSendmsg:      {"sendmsg", [2]uint32{46, 211}, "fpx"},
+	SysFgetxattr:    {"fgetxattr", [2]uint32{193, 10}, "fspd"},
 	SysExitGroup:    {"exit_group", [2]uint32{231, 94}, "d"},
 
 	SysLandlockCreate:   {"landlock_create_ruleset", [2]uint32{444, 444}, "pdx"},

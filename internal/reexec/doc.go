@@ -30,6 +30,9 @@
 // The kernel kills the launcher when the thread that started it ends (PR_SET_PDEATHSIG), so one goroutine of the
 // program keeps that thread.
 //
+// With an argument the image runs Programs itself (perform.go): one, or as a Worker one after the other, for what takes
+// another user namespace than the program's.
+//
 // # PID 1
 //
 // The clone itself becomes PID 1 of the sandbox (pid1.go), in a loop around rt_sigtimedwait(2) and wait4(2). It has no

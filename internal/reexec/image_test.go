@@ -86,6 +86,47 @@ func once() *prog.Program {
 	return b.Program()
 }
 
+// TestWorker: it runs several Programs, gives a descriptor the lowest number that is free, and reports what failed.
+func TestWorker(t *testing.T) {
+	testenv.Leaks(t)
+	w, err := Hire()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open("/dev/zero")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for i := range 3 {
+		b := prog.New(prog.Native())
+		b.SetNFds(2)
+		data := b.Zero(8)
+		b.Call(prog.SysRead, prog.Int(StatusFd+1), data.Arg(), prog.Int(i+1)).Full()
+		b.Call(prog.SysClose, prog.Int(StatusFd+1))
+		b.Call(prog.SysWrite, prog.Int(ControlFd), data.Arg(), prog.Int(i+1))
+		b.Call(prog.Receive, prog.Int(ControlFd), prog.Int(0))
+		if err := w.Send(b.Program(), int(file.Fd())); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := syscall.Read(w.Sock(), make([]byte, 8)); n != i+1 || err != nil {
+			t.Errorf("Program %d: %d, %v", i, n, err)
+		}
+	}
+	b := prog.New(prog.Native())
+	b.SetNFds(1)
+	b.Call(prog.SysChdir, b.String("/no/such/directory"))
+	if err := w.Send(b.Program()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := syscall.Read(w.Sock(), make([]byte, 8)); n != 0 || err != nil {
+		t.Errorf("after a failure: %d, %v", n, err)
+	}
+	if err := w.Dismiss(); err != syscall.ENOENT {
+		t.Errorf("dismissed: %v", err)
+	}
+}
+
 // TestPerform: a failed call is reported with its errno, and descriptors come back.
 func TestPerform(t *testing.T) {
 	testenv.Leaks(t)

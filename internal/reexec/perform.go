@@ -17,36 +17,93 @@ import (
 // exit_group(0), and gets no descriptors. It can write to ControlFd, a socket; taken, if it is not nil, then gets the
 // other end. The error of a system call is its errno.
 func Perform(p *prog.Program, taken func(sock int) error) error {
+	w, err := Hire()
+	if err != nil {
+		return err
+	}
+	defer w.hangUp()
+	if err = w.Send(p); err != nil {
+		_ = w.process.Kill()
+	}
+	err = w.end(err)
+	if err == nil && taken != nil {
+		err = taken(w.sock)
+	}
+	return err
+}
+
+// A Worker is a process that executes the image and runs Programs, one after the other: each but the last ends with
+// Receive from ControlFd. It ends when this process does.
+type Worker struct {
+	process *os.Process
+	sock    int
+	status  *os.File
+}
+
+// Hire starts a Worker.
+func Hire() (*Worker, error) {
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer syscall.Close(pair[0])
 	theirs := os.NewFile(uintptr(pair[1]), "socket")
 	defer theirs.Close()
-	r, w, err := os.Pipe()
+	w := &Worker{sock: pair[0]}
+	if err := w.start(theirs); err != nil {
+		w.hangUp()
+		_ = w.status.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *Worker) start(theirs *os.File) error {
+	r, status, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	defer r.Close()
-	defer w.Close()
+	w.status = r
+	defer status.Close()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
 	defer null.Close()
-	process, err := Start([]*os.File{null, null, null, theirs, w}, "once", nil)
-	if err != nil {
-		return err
+	w.process, err = Start([]*os.File{null, null, null, theirs, status}, "once", nil)
+	return err
+}
+
+// Send sends the next Program, with descriptors: in the Worker each gets the lowest number that is free.
+func (w *Worker) Send(p *prog.Program, fds ...int) error {
+	var rights []byte
+	if len(fds) > 0 {
+		rights = syscall.UnixRights(fds...)
 	}
-	_ = w.Close()
-	_ = theirs.Close()
-	err = syscall.Sendmsg(pair[0], p.Block(), nil, nil, syscall.MSG_NOSIGNAL)
-	if err != nil {
-		_ = process.Kill()
+	return syscall.Sendmsg(w.sock, p.Block(), rights, nil, syscall.MSG_NOSIGNAL)
+}
+
+// Sock is the other end of ControlFd; it belongs to w. At its end, the Worker has ended.
+func (w *Worker) Sock() int { return w.sock }
+
+// Dismiss ends the Worker. The error is that of its last Program; that of a system call is its errno.
+func (w *Worker) Dismiss() error {
+	w.hangUp()
+	return w.end(nil)
+}
+
+// hangUp closes the socket, at the end of which the Worker exits.
+func (w *Worker) hangUp() {
+	if w.sock >= 0 {
+		_ = syscall.Close(w.sock)
+		w.sock = -1
 	}
-	last, perr := records(r)
-	state, werr := process.Wait()
+}
+
+// end waits for the end of the Worker, and returns what failed; err is what failed before.
+func (w *Worker) end(err error) error {
+	last, perr := records(w.status)
+	_ = w.status.Close()
+	state, werr := w.process.Wait()
 	switch {
 	case perr != nil:
 		err = perr // it says more
@@ -66,9 +123,6 @@ func Perform(p *prog.Program, taken func(sock int) error) error {
 		if err == nil && ws != 0 {
 			err = fmt.Errorf("the launcher's image ended: wait status %#x", uint32(ws))
 		}
-	}
-	if err == nil && taken != nil {
-		err = taken(pair[0])
 	}
 	return err
 }

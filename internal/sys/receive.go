@@ -19,7 +19,15 @@ func ReceiveFD(socket FD) (FD, error) {
 	if err != nil {
 		return None, err
 	}
-	list, err := unix.ParseSocketControlMessage(rights[:n])
+	return RightsFD(rights[:n])
+}
+
+// RightsFD returns the one descriptor in a control message. If there is none, this process may not have more.
+func RightsFD(rights []byte) (FD, error) {
+	if len(rights) == 0 {
+		return None, unix.EMFILE
+	}
+	list, err := unix.ParseSocketControlMessage(rights)
 	if err != nil || len(list) != 1 {
 		return None, errors.Join(unix.EPROTO, err)
 	}
