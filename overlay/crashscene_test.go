@@ -29,6 +29,7 @@ type scene struct {
 	// closed are new objects that their owner may not read. The templates hold them open;
 	// close makes them what they are.
 	closed []closedObject
+	shut   []closedObject // old ones
 }
 
 type closedObject struct {
@@ -38,6 +39,10 @@ type closedObject struct {
 }
 
 var closedObjects = []closedObject{{0, "secret/f", 0}, {0, "secret", 0o300}, {1, "unreadable", 0}, {1, "secret", 0}}
+
+// shutObjects are old objects that their owner may not read. The command opens or removes them, except the first.
+var shutObjects = []closedObject{{0, "dark/in", 0o300}, {0, "dark", 0}, {0, "shut/in/f", 0}, {0, "shut/in", 0}, {0, "shut", 0},
+	{1, "shut/in", 0}, {1, "shut", 0o500}, {1, "dark/old", 0}, {1, "dark", 0o300}}
 
 // editor does what a command does to a tree, and stops at the first error.
 type editor struct {
@@ -123,6 +128,11 @@ func makeBefore(tops [2]string, small, chown bool) error {
 		e.file("alone", "gets a name\n")
 		e.link("link", "changed")
 		e.file("time-only", "t")
+		e.file("shut/in/f", "cannot be read\n")
+		e.file("shut/g", "g\n")
+		e.file("dark/old", "old\n")
+		e.file("dark/changed", "old\n")
+		e.file("dark/in/f", "f\n")
 		if !small {
 			for d := range 6 {
 				for f := range 10 {
@@ -215,6 +225,13 @@ func edit(tops [2]string, small, chown bool) error {
 		e.remove("link")
 		e.link("link", "gone")
 		e.old("time-only")
+		e.chmod("shut", 0o755)
+		e.chmod("shut/in", 0o755)
+		e.remove("shut")
+		e.chmod("dark", 0o755)
+		e.remove("dark/old")
+		e.file("dark/changed", "changed\n")
+		e.file("dark/new", "new\n")
 		e.file("secret/f", "cannot be read\n")
 		e.file("unreadable", "cannot be read\n")
 		e.do("huge", func(p string) error { return errors.Join(os.WriteFile(p, nil, 0o600), os.Truncate(p, 1<<20)) })
@@ -308,7 +325,7 @@ func newScene(t testing.TB, dir string, small bool) *scene {
 
 func newSceneOf(t testing.TB, dir string, small, chown bool) *scene {
 	t.Helper()
-	sc := &scene{closed: closedObjects}
+	sc := &scene{closed: closedObjects, shut: shutObjects}
 	check := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -337,8 +354,10 @@ func newSceneOf(t testing.TB, dir string, small, chown bool) *scene {
 }
 
 // close changes the modes in copies of templates, so that the owner may not read what must be unreadable.
-func (sc *scene) close(tops [2]string) error {
-	for _, c := range sc.closed {
+func (sc *scene) close(tops [2]string) error { return shut(tops, sc.closed) }
+
+func shut(tops [2]string, list []closedObject) error {
+	for _, c := range list {
 		if err := os.Chmod(filepath.Join(tops[c.root], c.path), os.FileMode(c.mode)); err != nil {
 			return err
 		}
@@ -371,6 +390,7 @@ func (sc *scene) stand(t testing.TB, dir, state string) *stand {
 		check(os.Mkdir(st.projects[i], 0o755))
 		check(copyTree(sc.before[i], st.projects[i]))
 	}
+	check(shut(st.projects, sc.shut))
 	s, err := Create(Options{Roots: st.projects[:], Dir: state, Command: []string{"test"}})
 	check(err)
 	st.id = s.ID()
@@ -415,7 +435,7 @@ func (sc *scene) wantAfter(t testing.TB, dir string) []string {
 			t.Fatal(err)
 		}
 	}
-	if err := sc.close(tops); err != nil {
+	if err := errors.Join(shut(tops, sc.shut[:1]), sc.close(tops)); err != nil {
 		t.Fatal(err)
 	}
 	list := prints(t, tops[0], tops[1])

@@ -14,6 +14,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/overlay/internal/store"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // What crash tests do with whole trees: copy them, see all that can be told of them,
@@ -229,6 +232,11 @@ func fingerprint(root string) ([]string, error) {
 		case unix.S_IFDIR:
 			if entries, err = os.ReadDir(path); err != nil {
 				b.WriteString(" unreadable")
+				below, err := hidden(path, rel)
+				list = append(list, below...)
+				if err != nil {
+					return err
+				}
 			}
 		}
 		list = append(list, b.String())
@@ -249,6 +257,25 @@ func fingerprint(root string) ([]string, error) {
 			list[i] += fmt.Sprintf(" is %q, %d names", n[0], len(n))
 		}
 	}
+	return list, err
+}
+
+// hidden is the fingerprint of what is in a directory that the owner may not list.
+func hidden(path, rel string) (list []string, err error) {
+	h, err := tree.OpenAbs(path, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	top := &tree.Real{H: h.With(&store.Opener{})}
+	defer top.Close()
+	_, err = tree.WalkBelow(top, ".", func(f tree.Found) bool {
+		var text []byte
+		if f.Stat.IsReg() {
+			text, err = tree.Read(top, f.Path, f.Stat)
+		}
+		list = append(list, fmt.Sprintf("%q %o %d:%d at %d.%09d %q hidden", rel+"/"+f.Path, f.Stat.Mode, f.Stat.UID, f.Stat.GID, f.Stat.Mtime.Sec, f.Stat.Mtime.Nsec, text))
+		return err == nil
+	})
 	return list, err
 }
 

@@ -58,6 +58,7 @@ func TestCrashControl(t *testing.T) {
 	dir := memory(t)
 	tr := &trial{name: "naive", scene: newScene(t, mustMkdir(filepath.Join(dir, "scene")), true), base: dir, state: dir,
 		deed: deed{Do: "naive"}, control: true}
+	tr.scene.shut = nil // which it could not read
 	tr.tryAll(t, 30, "kill", "EIO")
 }
 

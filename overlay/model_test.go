@@ -72,14 +72,11 @@ func newModel(seed uint64) model {
 	case 1:
 		runs = 2
 	}
-	// What is closed to its owner in the project cannot be compared with any more by
-	// somebody whom modes stop.
-	a := newAuthor(seed, m.roots, true)
+	a := newAuthor(seed, m.roots, false)
 	size := 10 + r.IntN(30)
 	m.few = r.IntN(3) == 0
 	a.few = m.few
 	m.build = a.write(size)
-	a.tame = (m.parts > 1 || runs > 1) && !tree.IsRoot()
 	for range runs {
 		n := 50
 		if m.few {

@@ -54,6 +54,8 @@ func (s *Session) upperTree(i int) (tree.Tree, error) {
 		if !s.stored() { // else the tmpfs is gone before anybody could mend modes in it
 			t.Book, t.Unbook = s.book.Keeper(true, i), s.book.Unnote
 		}
+	} else {
+		t.H = u.With(&store.Opener{})
 	}
 	return t, nil
 }

@@ -17,7 +17,7 @@ import (
 // lowerTree returns what is below root i; project is the project's own directory, which then belongs to the tree. The
 // caller holds s.mu.
 func (s *Session) lowerTree(i int, project *tree.Handle) (tree.Tree, error) {
-	low := tree.Tree(&tree.Real{H: project})
+	low := tree.Tree(&tree.Real{H: project.With(&store.Opener{})})
 	if s.meta.On == "" {
 		return low, nil
 	}
@@ -40,7 +40,7 @@ func (s *Session) lowerTree(i int, project *tree.Handle) (tree.Tree, error) {
 			low.Close()
 			return nil, &Error{Op: opOpen, Path: filepath.Join(b.Path, store.UpperName(k)), Err: err}
 		}
-		t.Layers = append(t.Layers, &tree.Real{H: h, Upper: true})
+		t.Layers = append(t.Layers, &tree.Real{H: h.With(&store.Opener{}), Upper: true})
 	}
 	if len(t.Layers) == 0 {
 		return low, nil

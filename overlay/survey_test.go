@@ -128,7 +128,9 @@ func TestSurveyTooYoung(t *testing.T) {
 
 // If the top of a root cannot be listed, nsrun does not know where other files lead, and holds back all changes.
 func TestSurveyBlind(t *testing.T) {
-	testenv.NeedUser(t)                          // whom modes do not stop
+	testenv.NeedUser(t) // whom modes stop
+	store.NoOpener = true
+	defer func() { store.NoOpener = false }()
 	for _, closed := range []bool{false, true} { // the first one is the control
 		root := project(t, `mkdir a; echo x >a/x`)
 		s := create(t, root)

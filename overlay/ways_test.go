@@ -37,7 +37,7 @@ func TestWays(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			build, run, _ := matrix(false)
+			build, run, _ := matrix()
 			before := w.must(t, job{Build: build, Roots: roots}).Seen
 			s, err := Create(Options{Roots: roots, Dir: filepath.Join(base, "state")})
 			if err != nil {

@@ -100,6 +100,11 @@ type BookEntry struct {
 	Path  Text   `json:"path"`
 	Ino   uint64 `json:"ino"`
 	Mode  uint32 `json:"mode"` // what it is to get back
+
+	// What tells whether somebody else changed the directory meanwhile. Zero: it is not known.
+	GID   uint32 `json:"gid,omitempty"`
+	Mtime int64  `json:"mtime,omitempty"`
+	Ctime int64  `json:"ctime,omitempty"`
 }
 
 // Note writes an entry into the book before a mode is changed. Call Unnote when the mode was restored.

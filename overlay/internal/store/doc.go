@@ -1,12 +1,13 @@
 // Package store keeps sessions on disk. It opens the state directory, which has one directory for each session, with
 // the session's data (Meta), its lock, a record of what a crash must not leave open, the layers below it, pairs of
-// scratch directories, and the tmpfs of a session that cannot be kept on the disk's file system.
+// scratch directories, and the tmpfs of a session that cannot be kept on the disk's file system. And it opens what the
+// caller owns but may not read (Opener).
 //
 // The package checks everything that it reads before it uses it as a path, a number or an index. Errors with a path are
 // *fs.PathError; ErrBusy and ErrGone say why a session cannot be used.
 //
-// The package may import overlay/internal/tree, features, and the internal packages that open directories and make a
-// tmpfs. It does not compare a session with its project, does not change a project, and decides nothing about changes.
+// The package may import overlay/internal/tree, features, and the internal packages that open directories and run a
+// process in a user namespace. It does not compare a session with its project, does not change a project, and decides nothing about changes.
 //
 // # What is on disk
 //

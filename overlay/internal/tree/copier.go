@@ -272,6 +272,11 @@ func LinkTo(top *Handle, path string, dst *Handle, to string) (Stat, bool, error
 		return Stat{}, false, err
 	}
 	defer d.Close()
+	return LinkIn(d, name, dst, to)
+}
+
+// LinkIn is LinkTo for the object name in the directory d.
+func LinkIn(d *Handle, name string, dst *Handle, to string) (Stat, bool, error) {
 	if err := unix.Linkat(int(d.FD), name, int(dst.FD), to, 0); err != nil {
 		if noLink(err) {
 			err = nil

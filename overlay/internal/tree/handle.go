@@ -26,6 +26,9 @@ type Handle struct {
 	// attrs are all extended attributes of a file that was readable only while it was opened: reading them needs
 	// read permission at the time of reading. Nil: they are read from the file.
 	attrs map[string]string
+
+	// opener opens what is below h if the caller may not; what it opens has it too. Nil: there is none.
+	opener Opener
 }
 
 // Close closes the descriptor; closing again does nothing.
@@ -56,9 +59,19 @@ func (h *Handle) Open(name string, flags int) (*Handle, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &Handle{FD: sys.FD(fd)}, nil
+		return &Handle{FD: sys.FD(fd), opener: h.opener}, nil
 	}
-	return Openat2(h.FD, name, uint64(flags), 0, beneath)
+	f, err := Openat2(h.FD, name, uint64(flags), 0, beneath)
+	if h.opener == nil {
+		return f, err
+	}
+	if err == unix.EACCES && h.perhapsOwn(name) {
+		f, err = h.ask(name, uint64(flags), beneath, unix.EACCES)
+	}
+	if err == nil {
+		f.opener = h.opener
+	}
+	return f, err
 }
 
 // Create makes the regular file name in h for writing, mode 0600.
@@ -243,7 +256,11 @@ func (h *Handle) Lstat(name string) (Stat, error) {
 	if err != nil {
 		return Stat{}, err
 	}
-	return h.lstat(p)
+	st, err := h.lstat(p)
+	if err == unix.EACCES && h.opener != nil {
+		return h.lstatClosed(name)
+	}
+	return st, err
 }
 
 // lstat wraps fstatat(2) for a path that ends in a zero byte.

@@ -17,8 +17,8 @@ type Real struct {
 	// Upper says that there may be marks: whiteouts and opaque directories.
 	Upper bool
 
-	// Unlock makes files and directories of the caller accessible while they are
-	// read, because the sandboxed command may have removed its own access.
+	// Unlock makes files and directories of the caller accessible while they are read, because the sandboxed command
+	// may have removed its own access. It leaves alone what the opener of H can open.
 	Unlock bool
 
 	// Book is called before the mode of the object at path, relative to the top, is changed for a while; mode is
@@ -33,7 +33,12 @@ type Real struct {
 	Changed func(path string, before Stat, h *Handle)
 }
 
-func (t *Real) Close() { t.H.Close() }
+func (t *Real) Close() {
+	if t.H != nil && t.H.opener != nil {
+		t.H.opener.Close()
+	}
+	t.H.Close()
+}
 
 func (t *Real) Top() (Dir, error) { return t.At(".") }
 
@@ -43,7 +48,7 @@ func (t *Real) At(path string) (Dir, error) {
 	if d.h, err = t.Open(path); err == nil {
 		d.st, err = d.h.Stat()
 	}
-	if t.Unlock && (err == unix.EACCES && !IsRoot() || err == nil && d.st.closed()) {
+	if t.Unlock && (err == unix.EACCES && !IsRoot() || err == nil && t.shut(d.st)) {
 		d.Close() // perhaps it can be listed, but the names in it cannot be looked up
 		return t.unlockTo(path)
 	}
@@ -59,6 +64,9 @@ func (s Stat) closed() bool {
 	const need = 0o500
 	return s.Perm()&need != need && s.Owned() && !IsRoot()
 }
+
+// shut reports whether a directory has to be made accessible.
+func (t *Real) shut(s Stat) bool { return s.closed() && !t.H.opens(s) }
 
 // Open opens the directory path. If it is one of a project and may not be listed, it is opened for lookups.
 func (t *Real) Open(path string) (*Handle, error) { return t.openIn(t.H, path) }
@@ -92,7 +100,7 @@ func (t *Real) enter(at *Handle, name, path string, want Stat) (_ Dir, err error
 			d.Close()
 		}
 	}()
-	if t.Unlock && want.closed() {
+	if t.Unlock && t.shut(want) {
 		if err := d.widen(at, name); err != nil {
 			return nil, err
 		}

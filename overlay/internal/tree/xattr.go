@@ -94,6 +94,9 @@ func (h *Handle) xattrNamesOf(name string) ([]string, error) {
 	buf := small[:]
 	for {
 		n, err := h.listxattrat(name, buf)
+		if err == unix.EACCES && h.opener != nil {
+			n, err = h.listClosed(name, buf)
+		}
 		switch {
 		case err == unix.ERANGE && len(buf) < 1<<20:
 			buf = make([]byte, max(1<<10, len(buf)*8))
@@ -128,6 +131,16 @@ func (h *Handle) listxattrat(name string, buf []byte) (int, error) {
 	return unix.Llistxattr(h.ProcPath()+"/"+name, buf)
 }
 
+// listClosed is listxattrat in a directory in which the caller may not look up names.
+func (h *Handle) listClosed(name string, buf []byte) (int, error) {
+	p, err := h.Open(name, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		return 0, err
+	}
+	defer p.Close()
+	return unix.Listxattr(p.ProcPath(), buf)
+}
+
 // GetXattr returns one attribute of h, and whether it is there.
 func (h *Handle) GetXattr(name string) (string, bool, error) {
 	if h.attrs != nil {
@@ -137,6 +150,9 @@ func (h *Handle) GetXattr(name string) (string, bool, error) {
 	for size := 256; ; size = 64 << 10 {
 		buf := make([]byte, size)
 		n, err := unix.Fgetxattr(int(h.FD), name, buf)
+		if err == unix.EACCES && h.opener != nil {
+			n, err = h.opener.OwnXattr(h.FD, name, buf)
+		}
 		switch {
 		case err == unix.ERANGE && size < 64<<10:
 		case err == unix.ENODATA || err == unix.EOPNOTSUPP || err == unix.ENOSYS || err == unix.EBADF:

@@ -16,6 +16,7 @@ import (
 // Abandon makes the project as it was before the transaction, and removes the transaction.
 // It notes in the ledger what nsrun changed in the project.
 func (t *Tx) Abandon(l *Ledger) error {
+	t.Doors.hold = true
 	if err := t.Backward(); err != nil {
 		return err // the next process tries again
 	}
@@ -23,8 +24,11 @@ func (t *Tx) Abandon(l *Ledger) error {
 	_ = errors.Join(t.noteCopies(l), t.NoteDoors(l)) // as below
 	m := *t.s.Meta()
 	l.Save(&m)
-	// If this cannot be written, the next commit reports conflicts that are none, which loses nothing.
-	_ = t.s.SetMeta(&m, new(tree.Flusher))
+	// If this cannot be written, the next commit reports conflicts that are none, which loses nothing. The next process
+	// reads in the book which directories nsrun itself changed.
+	if t.s.SetMeta(&m, new(tree.Flusher)) == nil {
+		t.Doors.unhold()
+	}
 	if err := t.Flush(); err != nil {
 		return err
 	}

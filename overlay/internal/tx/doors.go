@@ -76,6 +76,7 @@ type Doors struct {
 	low     []*tree.Handle // the roots; borrowed
 	widened map[store.Place]widened
 	noted   int
+	hold    bool // the book stays until unhold
 	CTimes  CTimes
 
 	last     *tree.Handle // the directory that was opened last
@@ -143,7 +144,8 @@ func (d *Doors) widen(at store.Place, h *tree.Handle, st tree.Stat, need uint32)
 		return nil
 	}
 	if _, ok := d.widened[at]; !ok {
-		if err := d.s.Book.Note(store.BookEntry{Root: at.Root, Path: store.Text(at.Path), Ino: st.Ino, Mode: st.Perm()}); err != nil {
+		e := store.BookEntry{Root: at.Root, Path: store.Text(at.Path), Ino: st.Ino, Mode: st.Perm(), GID: st.GID, Mtime: st.Mtime.Nano(), Ctime: st.Ctime}
+		if err := d.s.Book.Note(e); err != nil {
 			return err
 		}
 		d.noted++
@@ -193,9 +195,19 @@ func (d *Doors) Relock() error {
 		return errors.Join(errs...) // the book stays
 	}
 	clear(d.widened)
-	d.s.Book.Unnote(d.noted)
-	d.noted = 0
+	if !d.hold {
+		d.unhold()
+	}
 	return nil
+}
+
+// unhold drops the entries of directories that were closed again.
+func (d *Doors) unhold() {
+	d.hold = false
+	if len(d.widened) == 0 {
+		d.s.Book.Unnote(d.noted)
+		d.noted = 0
+	}
 }
 
 // CloseDoors restores the modes in the book, last entries first, because the first entry for
@@ -240,5 +252,49 @@ func (s *Log) CloseDoors() error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
+	s.noteClosed(list)
 	return s.Dir.Unlink(store.BookName, 0)
+}
+
+// noteClosed notes the ctimes of directories that were only opened and closed. Without that, the next commit would take
+// them for changed by somebody else.
+func (s *Log) noteClosed(list []store.BookEntry) {
+	m := *s.Meta()
+	var l Ledger
+	l.Load(&m)
+	noted := false
+	for _, e := range list {
+		if e.Upper || e.Ctime == 0 {
+			continue
+		}
+		at := store.Place{Root: e.Root, Path: string(e.Path)}
+		now, err := s.stat(at)
+		if err != nil || now.Ino != e.Ino || now.GID != e.GID || now.Mtime.Nano() != e.Mtime {
+			continue
+		}
+		if l.follow(at, []int64{e.Ctime}, now.Ctime, m.Began()) {
+			noted = true
+		}
+	}
+	if noted {
+		l.Save(&m)
+		_ = s.SetMeta(&m, new(tree.Flusher)) // as in Abandon
+	}
+}
+
+// stat looks at a directory of a project.
+func (s *Log) stat(at store.Place) (tree.Stat, error) {
+	top, err := tree.OpenAbs(s.Roots[at.Root], unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return tree.Stat{}, err
+	}
+	defer top.Close()
+	var o store.Opener
+	defer o.Close()
+	h, err := top.With(&o).Open(at.Path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil {
+		return tree.Stat{}, err
+	}
+	defer h.Close()
+	return h.Stat()
 }

@@ -201,11 +201,19 @@ func (t *Tx) NoteDoors(l *Ledger) error {
 		return err
 	}
 	for at, list := range t.Doors.CTimes {
-		own, ok := l.At[at]
-		if ok && slices.Contains(list, own.Lower) || !ok && list[0] <= t.s.Meta().Began() {
-			own.Lower = list[len(list)-1]
-			l.Set(at, own)
-		}
+		l.follow(at, list, list[len(list)-1], t.s.Meta().Began())
 	}
 	return nil
+}
+
+// follow notes that nsrun caused the ctime of a directory, if nobody had changed it before; list are the ctimes that it
+// had until then. It reports whether there was something to note.
+func (l *Ledger) follow(at store.Place, list []int64, now, began int64) bool {
+	own, ok := l.At[at]
+	if ok && !slices.Contains(list, own.Lower) || !ok && list[0] > began || own.Lower == now {
+		return false
+	}
+	own.Lower = now
+	l.Set(at, own)
+	return true
 }

@@ -22,12 +22,13 @@ func (t *Tx) readDir(at store.Place) ([]string, error) {
 	return d.Names()
 }
 
-// readable opens a directory of the project for reading. If its owner cannot read it, it is unlocked for that.
+// readable opens a directory of the project for reading. If its owner cannot read it, and the opener cannot either, it
+// is unlocked for that.
 func (t *Tx) readable(at store.Place) (tree.Dir, error) { return t.reader(at.Root).At(at.Path) }
 
-// reader returns a project in which directories are unlocked for reading.
+// reader returns a project in which directories are unlocked for reading. It is not closed.
 func (t *Tx) reader(root int) *tree.Real {
-	return &tree.Real{H: t.low[root], Unlock: true, Book: t.s.Book.Keeper(false, root), Unbook: t.s.Book.Unnote,
+	return &tree.Real{H: t.low[root].With(&t.opener), Unlock: true, Book: t.s.Book.Keeper(false, root), Unbook: t.s.Book.Unnote,
 		Changed: func(path string, before tree.Stat, h *tree.Handle) {
 			t.Doors.CTimes.Follow(store.Place{Root: root, Path: path}, before, h)
 		}}
@@ -41,11 +42,7 @@ func (t *Tx) look(at store.Place) (tree.Stat, bool) {
 	if t.seen == nil || t.seenAt.Root != at.Root || t.seenAt.Path != dir {
 		t.seen.Close()
 		t.seen = nil
-		d, err := t.low[at.Root].Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
-		if err == nil && !tree.IsRoot() && unix.Faccessat(int(d.FD), ".", unix.X_OK, unix.AT_EACCESS) != nil {
-			d.Close()
-			err = unix.EACCES
-		}
+		d, err := t.low[at.Root].With(&t.opener).Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 		if err == unix.EACCES {
 			var own *tree.Handle
 			if own, err = t.Doors.open(store.Place{Root: at.Root, Path: dir}); err == nil {
@@ -59,6 +56,12 @@ func (t *Tx) look(at store.Place) (tree.Stat, bool) {
 		t.seen, t.seenAt = d, store.Place{Root: at.Root, Path: dir}
 	}
 	st, err := t.seen.Lstat(name)
+	if err == unix.EACCES && !tree.IsRoot() {
+		var own *tree.Handle
+		if own, err = t.Doors.open(store.Place{Root: at.Root, Path: dir}); err == nil {
+			st, err = own.Lstat(name)
+		}
+	}
 	t.noteLook(at, err)
 	if w, ok := t.Doors.widened[at]; ok && w.ino == st.Ino {
 		st.Mode = st.Typ() | w.mode

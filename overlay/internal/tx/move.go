@@ -221,7 +221,7 @@ func (t *Tx) moveAway(d *tree.Handle, name string, st *tree.Handle, to string, n
 		return err
 	}
 	if got, err := st.Lstat(to); err != nil || !n.Old.Unchanged(got) || !t.asFound(st, to, n, fresh) {
-		if back := t.moveNew(st, to, d, name); back != nil {
+		if back := t.carry(st, to, n.Old, d, name); back != nil {
 			return errors.Join(tree.OrMoved(err), back)
 		}
 		return t.conflict(n, whyNow)
@@ -236,7 +236,7 @@ func (t *Tx) asFound(st *tree.Handle, name string, n Node, fresh bool) bool {
 		return true
 	}
 	below, newest := 0, int64(1)
-	_, err := tree.WalkBelow(&tree.Real{H: st, Unlock: true}, name, func(f tree.Found) bool {
+	_, err := tree.WalkBelow(&tree.Real{H: st.With(&t.opener)}, name, func(f tree.Found) bool {
 		below++
 		if !f.Stat.IsDir() && f.Stat.Nlink == 1 {
 			newest = max(newest, f.Stat.Ctime)

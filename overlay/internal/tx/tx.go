@@ -45,6 +45,7 @@ type Tx struct {
 	LookErr error        // the first error of look
 	seen    *tree.Handle // the directory of the project that look used last
 	seenAt  store.Place
+	opener  store.Opener
 
 	asIs  []int    // moves that an undo skips
 	times []Retime // the journal's times before an undo removed some of them; nil: it removed none
@@ -93,6 +94,7 @@ func (t *Tx) openStages() error {
 }
 
 func (t *Tx) Close() {
+	t.opener.Close()
 	_ = t.Doors.Relock() // if that fails, the next process reads in the book what to do
 	for _, list := range [][]*tree.Handle{t.low, t.stages, {t.Objects, t.dir, t.seen}} {
 		for _, h := range list {

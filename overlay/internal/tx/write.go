@@ -161,6 +161,13 @@ func (c *Writer) twin(n Item, st *tree.Handle, path string, dst *tree.Handle, to
 		return tree.Stat{}, false, nil
 	}
 	made, ok, err := tree.LinkTo(c.Tx.low[n.Root], w.Path, dst, to)
+	if err == unix.EACCES { // its owner may not look up names in its directory
+		dir, name := tree.SplitPath(w.Path)
+		var d *tree.Handle
+		if d, err = c.Tx.Doors.open(store.Place{Root: n.Root, Path: dir}); err == nil {
+			made, ok, err = tree.LinkIn(d, name, dst, to)
+		}
+	}
 	if !ok {
 		return tree.Stat{}, false, err
 	}

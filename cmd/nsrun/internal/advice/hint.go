@@ -144,8 +144,8 @@ func sessionHint(e *overlay.Error) string {
 	return ""
 }
 
-// closedHint is the hint for a directory of the project that its owner, the caller, may not look into, or "". A commit
-// opens such a directory to change what is in it, but not to find out what was in it.
+// closedHint is the hint for a directory of the project that its owner, the caller, may not look into, or "". A session
+// looks into it all the same, unless user namespaces are refused or it belongs to another group.
 func closedHint(e *overlay.Error) string {
 	dir := e.Path
 	var st unix.Stat_t
