@@ -133,6 +133,7 @@ func (c *commit) find(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		n.KeepGroup()
 		if c.plain[n.root] {
 			if why := unheld(&n); why != "" {
 				n.Special, n.unheld = why, true

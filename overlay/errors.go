@@ -2,6 +2,7 @@ package overlay
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 	"syscall"
@@ -33,6 +34,23 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// An OwnerError says that you may not give the new version of a file the owner or group of the old one. Only root may
+// give a file away, and others may give it to their own groups.
+type OwnerError struct {
+	UID, GID uint32
+	Group    bool // only the group is the reason
+	Err      error
+}
+
+func (e *OwnerError) Error() string {
+	if e.Group {
+		return fmt.Sprintf("it belongs to group %d, and you are not in that group: %v", e.GID, e.Err)
+	}
+	return fmt.Sprintf("it belongs to user %d and group %d: %v", e.UID, e.GID, e.Err)
+}
+
+func (e *OwnerError) Unwrap() error { return e.Err }
 
 // The steps that ErrRoot, ErrNoSession and ErrStateDir are about.
 const (

@@ -5,6 +5,7 @@ package overlay
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +35,8 @@ func told(err error, bare func(unix.Errno) error) error {
 		e.Err = public(e.Err)
 	case *CommitError:
 		e.Err = told(e.Err, bare)
+	case *tree.OwnerError:
+		return &OwnerError{UID: e.UID, GID: e.GID, Group: int(e.UID) == os.Geteuid(), Err: e.Err}
 	case *tx.ClashError:
 		return conflictError(e)
 	case interface{ Unwrap() []error }:

@@ -179,7 +179,8 @@ func (k *Copier) Finish(h *Handle, want Stat) (Stat, error) {
 		return Stat{}, OrMoved(err)
 	}
 	if st.UID != want.UID || st.GID != want.GID {
-		if err := h.Chown(want.UID, want.GID); err != nil && !(k.Lax && (err == unix.EPERM || err == unix.EINVAL)) { // EINVAL: this user namespace lacks the id
+		err := h.SetOwner(want.UID, want.GID)
+		if _, refused := err.(*OwnerError); err != nil && !(k.Lax && refused) {
 			return Stat{}, err
 		}
 		if st, err = h.Stat(); err != nil {

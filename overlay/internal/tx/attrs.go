@@ -143,7 +143,7 @@ func (t *Tx) setAccess(n Node, want Access) error {
 		}
 	}
 	if st.UID != want.UID || st.GID != want.GID {
-		if err := d.Chown(want.UID, want.GID); err != nil {
+		if err := d.SetOwner(want.UID, want.GID); err != nil {
 			return err
 		}
 		if st, err = d.Stat(); err != nil {

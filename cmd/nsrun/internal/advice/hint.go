@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -136,12 +137,29 @@ func sessionHint(e *overlay.Error) string {
 		return "the session stays; try: nsrun diff --patch, for another copy of the project"
 	case errors.Is(e, overlay.ErrLost):
 		return "copy from there what you need; try: nsrun gc " + filepath.Base(e.Path) + ", which removes it"
+	case isOwner(e):
+		return ownerHint(e)
 	case errors.Is(e, unix.EACCES) && (e.Op == "list" || e.Op == "look at"):
 		return closedHint(e)
 	case errors.Is(e, fs.ErrNotExist) && e.Op == "open root":
 		return "the project was moved or removed; its session can be used again when the project is back there"
 	}
 	return ""
+}
+
+func isOwner(err error) bool {
+	_, ok := errors.AsType[*overlay.OwnerError](err)
+	return ok
+}
+
+// ownerHint is the hint for a file of which a commit can make no new version. If the project has it, its owner can give
+// it another group.
+func ownerHint(e *overlay.Error) string {
+	var st unix.Stat_t
+	if unix.Lstat(e.Path, &st) == nil && int(st.Uid) == unix.Geteuid() {
+		return "try: " + escape.Command([]string{"chgrp", strconv.Itoa(unix.Getegid()), e.Path}) + ", and then again"
+	}
+	return "try: " + escape.Command([]string{"nsrun", "commit", "--exclude", e.Path})
 }
 
 // closedHint is the hint for a directory of the project that its owner, the caller, may not look into, or "". A session

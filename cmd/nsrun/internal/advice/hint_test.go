@@ -41,6 +41,23 @@ func TestHints(t *testing.T) {
 	}
 }
 
+// TestOwnerHint: the owner of a file can give it another group. What is not in the project is left out.
+func TestOwnerHint(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		file:       fmt.Sprintf("try: chgrp %d %s, and then again", os.Getegid(), file),
+		file + "2": "try: nsrun commit --exclude " + file + "2",
+	} {
+		err := &overlay.Error{Op: "copy", Path: path, Err: &overlay.OwnerError{Group: true, Err: unix.EPERM}}
+		if got := For(err); got != want {
+			t.Errorf("%s: %q, not %q", path, got, want)
+		}
+	}
+}
+
 // TestClosedHint: a directory that its owner has closed is named, however far up it is.
 func TestClosedHint(t *testing.T) {
 	top := t.TempDir()
