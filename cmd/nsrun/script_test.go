@@ -26,6 +26,7 @@ import (
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/idmap"
 	"github.com/nsrun/nsrun/internal/jsonform"
+	"github.com/nsrun/nsrun/internal/strike"
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
@@ -36,6 +37,10 @@ import (
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
 	case "nsrun", "bwrap":
+		if err := strike.Begin(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
 		main()
 	}
 	if strings.HasPrefix(os.Args[0], "nsrun:") { // a part of nsrun, where it is refused

@@ -23,6 +23,7 @@ const (
 	lock                    // fcntl(2), where it locks
 	clone                   // ioctl(2), where it shares data
 	flush                   // waits for a disk
+	look                    // only looks, or gets a descriptor
 )
 
 // A form is how the arguments of a system call are to be read.
@@ -102,6 +103,32 @@ var calls = map[uintptr]form{
 
 	unix.SYS_FCNTL: {"fcntl", lock, onFD},
 	unix.SYS_FLOCK: {"flock", lock, onFD},
+}
+
+// looks are the system calls that change nothing and can fail: they count with Plan.Looks.
+var looks = map[uintptr]form{
+	unix.SYS_READ:              {"read", look, onFD},
+	unix.SYS_PREAD64:           {"pread64", look, onFD},
+	unix.SYS_READV:             {"readv", look, onFD},
+	unix.SYS_GETDENTS64:        {"getdents64", look, onFD},
+	unix.SYS_MMAP:              {"mmap", look, []arg{{descriptor, 4}}},
+	unix.SYS_LSEEK:             {"lseek", look, onFD},
+	unix.SYS_STATX:             {"statx", look, onPathAt},
+	unix.SYS_FSTAT:             {"fstat", look, onFD},
+	unix.SYS_STATFS:            {"statfs", look, onPath},
+	unix.SYS_FSTATFS:           {"fstatfs", look, onFD},
+	unix.SYS_READLINKAT:        {"readlinkat", look, onPathAt},
+	unix.SYS_FACCESSAT:         {"faccessat", look, onPathAt},
+	unix.SYS_FACCESSAT2:        {"faccessat2", look, onPathAt},
+	unix.SYS_GETXATTR:          {"getxattr", look, []arg{{path, 0}, {text, 1}}},
+	unix.SYS_LGETXATTR:         {"lgetxattr", look, []arg{{path, 0}, {text, 1}}},
+	unix.SYS_FGETXATTR:         {"fgetxattr", look, []arg{{descriptor, 0}, {text, 1}}},
+	unix.SYS_LISTXATTR:         {"listxattr", look, onPath},
+	unix.SYS_LLISTXATTR:        {"llistxattr", look, onPath},
+	unix.SYS_FLISTXATTR:        {"flistxattr", look, onFD},
+	unix.SYS_NAME_TO_HANDLE_AT: {"name_to_handle_at", look, onPathAt},
+	unix.SYS_OPEN_BY_HANDLE_AT: {"open_by_handle_at", look, onFD},
+	unix.SYS_DUP3:              {"dup3", look, onFD},
 }
 
 // A Call is a system call that a thread was about to do.
@@ -195,6 +222,8 @@ func (f form) of(c Call, args [6]uint64) kind {
 		if f.name == "fcntl" {
 			switch args[1] {
 			case unix.F_SETLK, unix.F_SETLKW, unix.F_OFD_SETLK, unix.F_OFD_SETLKW:
+			case unix.F_DUPFD, unix.F_DUPFD_CLOEXEC:
+				return look
 			default:
 				return 0
 			}
@@ -202,9 +231,14 @@ func (f form) of(c Call, args [6]uint64) kind {
 		return lock
 	case f.kind&clone != 0:
 		if args[1] != unix.FICLONE && args[1] != unix.FICLONERANGE {
-			return 0
+			return look
 		}
 		return change | room
+	case f.kind&look != 0:
+		if f.args[0].what == descriptor && !strings.HasPrefix(c.Files[0], "/") { // a pipe, a socket, or no file at all
+			return 0
+		}
+		return look
 	}
 	return f.kind
 }

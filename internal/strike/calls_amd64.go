@@ -23,4 +23,7 @@ func init() {
 	} {
 		calls[nr] = c
 	}
+	looks[unix.SYS_NEWFSTATAT] = form{"newfstatat", look, onPathAt}
+	looks[unix.SYS_ACCESS] = form{"access", look, onPath}
+	looks[unix.SYS_READLINK] = form{"readlink", look, onPath}
 }

@@ -11,8 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// insideEnv tells the program that it is run by Run.
-const insideEnv = "NSRUN_STRIKE"
+// insideEnv tells the program that it is run by Run, and which calls it is to select.
+const (
+	insideEnv     = "NSRUN_STRIKE"
+	insideChanges = "changes"
+	insideLooks   = "looks"
+)
 
 // marker is an option that prctl(2) does not have.
 const (
@@ -62,6 +66,11 @@ func filter() error {
 	add(unix.SYS_PRCTL)
 	for nr := range calls {
 		add(nr)
+	}
+	if os.Getenv(insideEnv) == insideLooks {
+		for nr := range looks {
+			add(nr)
+		}
 	}
 	prog = append(prog, unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW})
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {

@@ -53,6 +53,13 @@ type Plan struct {
 	// Opens counts calls that open a file and change nothing, too. False: they do not count, and do not fail.
 	Opens bool
 
+	// Looks counts calls that change nothing and can fail, too: those that open, read, list and map files, ask for their
+	// attributes, and copy descriptors. It implies Opens. False: they do not count, and do not fail.
+	Looks bool
+
+	// Alone counts the calls of the program itself, and none of processes that it starts. False: all count.
+	Alone bool
+
 	// Trace is called with every call that counts, and its number. Nil: it is not.
 	Trace func(k int, c Call)
 }
@@ -93,7 +100,11 @@ func run(cmd *exec.Cmd, p Plan) (Result, error) {
 	if cmd.Env == nil {
 		cmd.Env = os.Environ()
 	}
-	cmd.Env = append(cmd.Env, insideEnv+"=1")
+	cmd.Env = append(cmd.Env, insideEnv+"="+insideChanges)
+	if p.Looks {
+		p.Opens = true
+		cmd.Env = append(cmd.Env, insideEnv+"="+insideLooks)
+	}
 	if err := cmd.Start(); err != nil {
 		if errors.Is(err, unix.EPERM) {
 			err = fmt.Errorf("%w: %w", ErrNotPermitted, err)
@@ -268,12 +279,15 @@ func (t *tracer) entered(tid int, th *thread) error {
 		return t.resume(tid, 0)
 	}
 	f, ok := calls[uintptr(nr)]
-	if !ok || !t.on {
+	if !ok {
+		f, ok = looks[uintptr(nr)]
+	}
+	if !ok || !t.on || t.plan.Alone && !t.own(tid) {
 		return t.resume(tid, 0)
 	}
 	c := f.read(tid, args)
 	k := f.of(c, args)
-	if k == 0 || k == opens && !t.plan.Opens {
+	if k == 0 || k == opens && !t.plan.Opens || k == look && !t.plan.Looks {
 		return t.resume(tid, 0)
 	}
 	t.result.Calls++
@@ -302,6 +316,12 @@ func (t *tracer) entered(tid int, th *thread) error {
 		}
 	}
 	return t.resume(tid, 0)
+}
+
+// own reports whether a thread is one of the program itself.
+func (t *tracer) own(tid int) bool {
+	var st unix.Stat_t
+	return unix.Stat(fmt.Sprintf("/proc/%d/task/%d", t.main, tid), &st) == nil
 }
 
 // stays are the calls that an error which stays lets fail.

@@ -155,6 +155,8 @@ func TestStrike(t *testing.T) {
 	}{
 		{"none", Plan{}, 7, "", false, 0, "1 5 after before", "done"},
 		{"opens", Plan{Opens: true}, 8, "", false, 0, "1 5 after before", "done"},
+		{"looks", Plan{Looks: true}, 11, "", false, 0, "1 5 after before", "done"},
+		{"a look fails", Plan{At: 10, Do: Fail, Looks: true}, 10, "read", false, 1, "1 2 5 before", "input/output error"},
 		{"first", Plan{At: 1}, 1, "mkdirat", true, -1, "before", ""},
 		{"first, after", Plan{At: 1, Do: KillAfter}, 1, "mkdirat", true, -1, "1 before", ""},
 		{"rename", Plan{At: 5}, 5, "renameat2", true, -1, "1 2 3 before", ""},
