@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
@@ -165,4 +167,37 @@ func TestAttributeWhiteout(t *testing.T) {
 		}
 	}
 	wantChanges(t, s, "D d/f", "M d/g", "M f")
+}
+
+// TestFarTimes: times that no 64 bits hold in nanoseconds (after 2262) are committed, and taken back.
+func TestFarTimes(t *testing.T) {
+	root := project(t, `mkdir d; echo a > f; echo a > g; touch -d 2300-01-01T00:00:00.000000003 f g d`)
+	times := func(dir string) (list []unix.Timespec) {
+		for _, name := range []string{"f", "g", "d"} {
+			var st unix.Stat_t
+			if err := unix.Lstat(filepath.Join(dir, name), &st); err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, st.Mtim)
+		}
+		return list
+	}
+	before := times(root)
+	s := create(t, root)
+	sandbox(t, s, `touch -d 2400-01-01T00:00:00.000000001 f; echo b > g; touch -d 2410-01-01 g; echo b > d/x; touch -d 2420-01-01 d`)
+	if err := s.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	native := testenv.Dir(t) // what the file system holds of them
+	outside(t, native, `mkdir d; touch -d 2400-01-01T00:00:00.000000001 f; touch -d 2410-01-01 g; touch -d 2420-01-01 d`)
+	got, want := times(root), times(native)
+	if !slices.Equal(got, want) {
+		t.Errorf("after the commit: %v, want %v", got, want)
+	}
+	if err := s.Undo(t.Context(), UndoOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := times(root); !slices.Equal(got, before) {
+		t.Errorf("after undo: %v, want %v", got, before)
+	}
 }

@@ -307,7 +307,7 @@ func (c *commit) upperTime(n tx.Node) int64 {
 	}
 	dir, name := tree.SplitPath(string(n.Path))
 	if d, err := c.layers[n.Root].Source(dir); err == nil {
-		if st, ok, err := d.Lstat(name); err == nil && ok && st.Size == n.New.Size && st.Mtime.Nano() == n.New.Mtime {
+		if st, ok, err := d.Lstat(name); err == nil && ok && st.Size == n.New.Size && tx.Moment(st.Mtime) == n.New.Mtime {
 			return st.Ctime
 		}
 	}

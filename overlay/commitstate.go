@@ -95,7 +95,7 @@ type trace struct {
 
 // holds reports whether st is what the commit left.
 func (tr trace) holds(st tree.Stat) bool {
-	return tr.made.Unchanged(st) || tr.touch.Ino != 0 && tr.touch.Ino == st.Ino && tr.touch.After == st.Mtime.Nano()
+	return tr.made.Unchanged(st) || tr.touch.Ino != 0 && tr.touch.Ino == st.Ino && tr.touch.After == tx.Moment(st.Mtime)
 }
 
 // traces reads what commits of the session that s is based on did to the project: that is no conflict.

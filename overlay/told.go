@@ -68,7 +68,7 @@ func conflictError(e *tx.ClashError) *ConflictError {
 }
 
 func version(st tree.Stat) Version {
-	v := Version{Exists: true, Mode: st.FileMode(), ModTime: time.Unix(0, st.Mtime.Nano())}
+	v := Version{Exists: true, Mode: st.FileMode(), ModTime: time.Unix(st.Mtime.Unix())}
 	if st.IsReg() {
 		v.Size = st.Size
 	}

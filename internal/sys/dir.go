@@ -158,3 +158,13 @@ func Chmod(fd int, mode uint32) error {
 	}
 	return err
 }
+
+// SetTimes sets the access time and the modification time of what fd is open on, which may be an O_PATH descriptor.
+func SetTimes(fd int, times []unix.Timespec) error {
+	err := unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH)
+	if err == unix.EINVAL || err == unix.ENOENT {
+		// AT_EMPTY_PATH came with Linux 5.8 and is not known to every sandbox.
+		err = unix.UtimesNanoAt(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), times, 0)
+	}
+	return err
+}

@@ -169,13 +169,7 @@ func (h *Handle) Chown(uid, gid uint32) error {
 
 // SetMtime sets the modification time, and leaves the access time alone.
 func (h *Handle) SetMtime(t unix.Timespec) error {
-	ts := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, t}
-	err := unix.UtimesNanoAt(int(h.FD), "", ts, unix.AT_EMPTY_PATH)
-	if err == unix.EINVAL || err == unix.ENOENT {
-		// AT_EMPTY_PATH came with Linux 5.8 and is not known to every sandbox.
-		err = unix.UtimesNanoAt(unix.AT_FDCWD, h.ProcPath(), ts, 0)
-	}
-	return err
+	return sys.SetTimes(int(h.FD), []unix.Timespec{{Nsec: unix.UTIME_OMIT}, t})
 }
 
 func (h *Handle) ProcPath() string { return "/proc/self/fd/" + strconv.Itoa(int(h.FD)) }

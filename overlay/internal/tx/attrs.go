@@ -16,9 +16,9 @@ import (
 // changes one meanwhile, or if it belongs to somebody else.
 func (t *Tx) setTimes(after bool) error {
 	for _, r := range slices.Backward(t.Journal.Times) {
-		ns := r.Before
+		at := r.Before
 		if after {
-			ns = r.After
+			at = r.After
 		}
 		dir, name := tree.SplitPath(string(r.Path))
 		if r.Path == "." {
@@ -35,13 +35,13 @@ func (t *Tx) setTimes(after bool) error {
 			}
 			defer h.Close()
 			st, err := h.Stat()
-			if err != nil || st.Ino != r.Ino || st.Mtime.Nano() == ns {
+			if err != nil || st.Ino != r.Ino || Moment(st.Mtime) == at {
 				return err
 			}
-			if !st.IsDir() && st.Mtime.Nano() != r.Before && st.Mtime.Nano() != r.After {
+			if !st.IsDir() && Moment(st.Mtime) != r.Before && Moment(st.Mtime) != r.After {
 				return nil // somebody wrote to it
 			}
-			return h.SetMtime(unix.NsecToTimespec(ns))
+			return h.SetMtime(unix.Timespec(at))
 		}()
 		switch err {
 		case nil, unix.ENOENT, unix.ELOOP, unix.ENOTDIR, unix.EPERM, unix.EACCES:
@@ -72,7 +72,7 @@ func (t *Tx) setEmptied() error {
 				return err
 			}
 			defer h.Close()
-			return h.SetMtime(unix.NsecToTimespec(m.Dir.Mtime))
+			return h.SetMtime(unix.Timespec(m.Dir.Mtime))
 		}()
 		if err != nil && err != unix.ENOENT && !tree.Swapped(err) && err != tree.ErrMoved {
 			return &fs.PathError{Op: "set attributes of", Path: t.abs(n), Err: err}

@@ -73,7 +73,7 @@ type Ident struct {
 	Ino   uint64 `json:"i,omitempty"`
 	Mode  uint32 `json:"m,omitempty"` // with the type
 	Size  int64  `json:"s,omitempty"` // zero for directories
-	Mtime int64  `json:"t,omitempty"` // nanoseconds since 1970; zero for directories
+	Mtime Moment `json:"t,omitzero"`  // zero for directories
 	UID   uint32 `json:"u,omitempty"`
 	GID   uint32 `json:"g,omitempty"`
 
@@ -84,7 +84,7 @@ type Ident struct {
 func identify(st tree.Stat) Ident {
 	id := Ident{Ino: st.Ino, Mode: st.Mode, UID: st.UID, GID: st.GID}
 	if !st.IsDir() {
-		id.Size, id.Mtime = st.Size, st.Mtime.Nano()
+		id.Size, id.Mtime = st.Size, Moment(st.Mtime)
 	}
 	return id
 }
@@ -96,7 +96,7 @@ func (id Ident) is(st tree.Stat) bool {
 
 // same reports whether st is this object with the content it had.
 func (id Ident) same(st tree.Stat) bool {
-	return id.is(st) && !id.Foreign && (st.IsDir() || id.Size == st.Size && id.Mtime == st.Mtime.Nano())
+	return id.is(st) && !id.Foreign && (st.IsDir() || id.Size == st.Size && id.Mtime == Moment(st.Mtime))
 }
 
 // reused reports whether the new object has the inode number of the old one. Then somebody removed the old one since it
@@ -122,7 +122,7 @@ type Move struct {
 // Emptied is a directory that is removed when it is empty.
 type Emptied struct {
 	Access Access `json:"a"`
-	Mtime  int64  `json:"t"` // nanoseconds since 1970
+	Mtime  Moment `json:"t"`
 }
 
 // Regard is a change of the attributes of a directory that stays.
@@ -150,8 +150,8 @@ type Retime struct {
 	Root   int        `json:"r,omitempty"`
 	Path   store.Text `json:"p"`
 	Ino    uint64     `json:"i"`
-	Before int64      `json:"b"` // nanoseconds since 1970
-	After  int64      `json:"a"`
+	Before Moment     `json:"b"`
+	After  Moment     `json:"a"`
 	Clean  bool       `json:"c,omitempty"` // nobody had changed the object since the session began
 }
 
@@ -170,7 +170,7 @@ type Stage struct {
 	Root   int        `json:"root"`
 	Dir    store.Text `json:"dir"` // relative to the root
 	Name   string     `json:"name"`
-	Before int64      `json:"before"` // modification time of Dir, in nanoseconds since 1970
+	Before Moment     `json:"before"` // modification time of Dir
 }
 
 const StageMark = ".nsrun-"

@@ -8,21 +8,25 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
+
+func moment(ns int64) Moment { return Moment(unix.NsecToTimespec(ns)) }
 
 func TestDecodeJournal(t *testing.T) {
 	good := Journal{
 		Version: journalVersion,
 		Nodes: []Node{
 			{Kind: "added", Path: "a", New: Ident{Ino: 1, Mode: 0o40755}},
-			{Kind: "added", Path: "a/b\xff", New: Ident{Ino: 2, Mode: 0o100644, Size: 3, Mtime: -4}},
+			{Kind: "added", Path: "a/b\xff", New: Ident{Ino: 2, Mode: 0o100644, Size: 3, Mtime: moment(-4)}},
 			{Kind: "deleted", Root: 1, Path: "c", Old: Ident{Ino: 3, Mode: 0o100600}},
 			{Kind: "modified", Path: ".", Old: Ident{Ino: 4, Mode: 0o40755}},
 		},
 		Moves: []Move{{First: 0, End: 2}, {First: 2, End: 3, Stage: 1}},
 		Attrs: []Regard{{Node: 3, After: Access{Mode: 0o700, Xattrs: map[string][]byte{"user.x": {0, 255}}}}},
-		Times: []Retime{{Path: ".", Ino: 4, Before: 1, After: 2, Clean: true}},
+		Times: []Retime{{Path: ".", Ino: 4, Before: Moment{Sec: 10_413_792_000}, After: moment(2), Clean: true}},
 	}
 	data, err := json.Marshal(good)
 	if err != nil {
@@ -59,7 +63,7 @@ func TestDecodeJournal(t *testing.T) {
 func TestDecodeStages(t *testing.T) {
 	const good = `{"version":1,"stages":[{"root":0,"dir":"d/e","name":".nsrun-abc","before":5}]}`
 	list, err := decodeStages([]byte(good), 1)
-	if err != nil || len(list) != 1 || list[0] != (Stage{Root: 0, Dir: "d/e", Name: ".nsrun-abc", Before: 5}) {
+	if err != nil || len(list) != 1 || list[0] != (Stage{Root: 0, Dir: "d/e", Name: ".nsrun-abc", Before: moment(5)}) {
 		t.Errorf("%v, %v", list, err)
 	}
 	// A stage is removed with all that is in it: no other name is taken.
@@ -119,4 +123,34 @@ func FuzzDecodeStages(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestMoment: journals that were written before have numbers. Those do not hold all times that file systems have.
+func TestMoment(t *testing.T) {
+	for _, tt := range []struct {
+		is   Moment
+		want string
+	}{
+		{Moment{}, "0"},
+		{Moment{Sec: 1, Nsec: 2}, "1000000002"},
+		{Moment{Sec: -1, Nsec: 999_999_999}, "-1"},
+		{Moment{Sec: 9_223_372_035}, "9223372035000000000"},
+		{Moment{Sec: 9_223_372_036, Nsec: 999_999_999}, "[9223372036,999999999]"},
+		{Moment{Sec: -9_223_372_036}, "[-9223372036,0]"},
+		{Moment{Sec: 15_032_385_535, Nsec: 7}, "[15032385535,7]"},
+	} {
+		data, err := json.Marshal(tt.is)
+		if err != nil || string(data) != tt.want {
+			t.Errorf("%+v is %s, %v, want %s", tt.is, data, err, tt.want)
+		}
+		var back Moment
+		if err := json.Unmarshal([]byte(tt.want), &back); err != nil || back != tt.is {
+			t.Errorf("%s is %+v, %v, want %+v", tt.want, back, err, tt.is)
+		}
+	}
+	for _, bad := range []string{`"1"`, "[1", `{"Sec":1}`, "1.5", "9223372036854775808"} {
+		if err := json.Unmarshal([]byte(bad), new(Moment)); err == nil {
+			t.Errorf("%s is accepted", bad)
+		}
+	}
 }

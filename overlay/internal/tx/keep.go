@@ -89,7 +89,7 @@ func (t *Tx) made(id Ident, st tree.Stat) bool {
 		return id.same(st)
 	}
 	return slices.ContainsFunc(t.Journal.Times, func(r Retime) bool {
-		return r.Ino == id.Ino && (r.Before == st.Mtime.Nano() || r.After == st.Mtime.Nano())
+		return r.Ino == id.Ino && (r.Before == Moment(st.Mtime) || r.After == Moment(st.Mtime))
 	})
 }
 

@@ -115,7 +115,7 @@ func (c *Writer) NoteStays(l *Ledger) bool {
 // NoteTimes notes the ctimes of all objects that stay and got new times.
 func (t *Tx) NoteTimes(l *Ledger) {
 	for _, r := range t.Journal.Times {
-		if now, ok := t.look(store.Place{Root: r.Root, Path: string(r.Path)}); ok && r.Clean && now.Ino == r.Ino && (now.IsDir() || now.Mtime.Nano() == r.Before || now.Mtime.Nano() == r.After) {
+		if now, ok := t.look(store.Place{Root: r.Root, Path: string(r.Path)}); ok && r.Clean && now.Ino == r.Ino && (now.IsDir() || Moment(now.Mtime) == r.Before || Moment(now.Mtime) == r.After) {
 			t.refresh(l, store.Place{Root: r.Root, Path: string(r.Path)})
 			if !now.IsDir() && now.Nlink > 1 {
 				l.Files[now.Ino] = now.Ctime

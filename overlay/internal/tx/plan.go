@@ -20,7 +20,7 @@ func (c *Writer) plan() error {
 		// If a file has other names, only this name gets the new time, as in the sandbox: it becomes
 		// another file.
 		if n.TimeOnly && (n.Low.IsDir() || n.Low.Nlink == 1) {
-			if err := c.touch(store.Place{Root: n.Root, Path: n.At}, n.Low, n.Up.Mtime.Nano()); err != nil {
+			if err := c.touch(store.Place{Root: n.Root, Path: n.At}, n.Low, Moment(n.Up.Mtime)); err != nil {
 				return err
 			}
 			c.addNode(Node{Root: n.Root, Path: store.Text(n.At)}, n)
@@ -45,7 +45,7 @@ func (c *Writer) plan() error {
 			}
 			a.Node = first
 			t.Journal.Attrs = append(t.Journal.Attrs, a)
-			if err := c.touch(store.Place{Root: n.Root, Path: n.At}, n.Low, n.Up.Mtime.Nano()); err != nil {
+			if err := c.touch(store.Place{Root: n.Root, Path: n.At}, n.Low, Moment(n.Up.Mtime)); err != nil {
 				return err
 			}
 			continue
@@ -141,7 +141,7 @@ func (c *Writer) emptied(at store.Place) (*Emptied, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Emptied{Access{Mode: st.Perm(), UID: st.UID, GID: st.GID, Xattrs: x.Raw()}, st.Mtime.Nano()}, nil
+	return &Emptied{Access{Mode: st.Perm(), UID: st.UID, GID: st.GID, Xattrs: x.Raw()}, Moment(st.Mtime)}, nil
 }
 
 // touchDir notes that the entries of a directory change, and which time it gets.
@@ -170,11 +170,11 @@ func (c *Writer) touchDir(at store.Place) error {
 		// A subvolume: only objects that are in it can be renamed within it.
 		c.Apart[store.Place{Root: at.Root, Path: at.Path}] = true
 	}
-	return c.touch(at, low, st.Mtime.Nano())
+	return c.touch(at, low, Moment(st.Mtime))
 }
 
 // touch notes that an object that stays gets a modification time.
-func (c *Writer) touch(at store.Place, low tree.Stat, after int64) error {
+func (c *Writer) touch(at store.Place, low tree.Stat, after Moment) error {
 	if c.touched[at] {
 		return nil
 	}
@@ -184,13 +184,13 @@ func (c *Writer) touch(at store.Place, low tree.Stat, after int64) error {
 	c.touched[at] = true
 	if !low.IsDir() {
 		if c.retimes == nil {
-			c.retimes = make(map[rootFile]int64)
+			c.retimes = make(map[rootFile]Moment)
 		}
 		c.retimes[rootFile{at.Root, low.Ino}] = after
 	}
 	c.Tx.Journal.Times = append(c.Tx.Journal.Times, Retime{
 		Root: at.Root, Path: store.Text(at.Path), Ino: low.Ino,
-		Before: low.Mtime.Nano(), After: after, Clean: !c.Changed(at, low),
+		Before: Moment(low.Mtime), After: after, Clean: !c.Changed(at, low),
 	})
 	return nil
 }
@@ -247,8 +247,8 @@ func (c *Writer) regard(n Item) (Regard, error) {
 func (c *Writer) retimed() {
 	for i := range c.Tx.Journal.Nodes {
 		n := &c.Tx.Journal.Nodes[i]
-		if ns, ok := c.retimes[rootFile{n.Root, n.New.Ino}]; ok && n.New.Mtime != 0 {
-			n.New.Mtime = ns
+		if at, ok := c.retimes[rootFile{n.Root, n.New.Ino}]; ok && n.New.Mtime != (Moment{}) {
+			n.New.Mtime = at
 		}
 	}
 }

@@ -17,7 +17,8 @@ import (
 // TestRetimed: a new name of a file with another time gets that time. A directory, or a file of another root, that has
 // only the same number does not: it can be on another file system.
 func TestRetimed(t *testing.T) {
-	const file, dir, was, after = 7, 8, 100, 200
+	const file, dir = 7, 8
+	was, after := moment(100), moment(200)
 	new := func(root int, ino uint64) Node {
 		return Node{Root: root, New: Ident{Ino: ino, Mode: unix.S_IFREG | 0o644, Mtime: was}}
 	}
@@ -38,9 +39,9 @@ func TestRetimed(t *testing.T) {
 		t.Errorf("%d times of two objects", n)
 	}
 	c.retimed()
-	for i, want := range []int64{after, was, was, was} {
+	for i, want := range []Moment{after, was, was, was} {
 		if n := c.Tx.Journal.Nodes[i]; n.New.Mtime != want {
-			t.Errorf("number %d of root %d: time %d, want %d", n.New.Ino, n.Root, n.New.Mtime, want)
+			t.Errorf("number %d of root %d: time %v, want %v", n.New.Ino, n.Root, n.New.Mtime, want)
 		}
 	}
 }
@@ -72,7 +73,7 @@ func TestApart(t *testing.T) {
 			Tx: x, Sides: []Side{{Up: &tree.Real{H: open("up")}, Dev: dev}}, Apart: map[store.Place]bool{},
 			Changed: func(store.Place, tree.Stat) bool { return false },
 		}
-		if err := errors.Join(c.touch(at, st, 1), c.touchDir(at), c.touchDir(at)); err != nil {
+		if err := errors.Join(c.touch(at, st, moment(1)), c.touchDir(at), c.touchDir(at)); err != nil {
 			t.Fatal(err)
 		}
 		if c.Apart[at] != (dev != st.Dev) || len(x.Journal.Times) != 1 {

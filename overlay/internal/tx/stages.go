@@ -65,7 +65,7 @@ func (t *Tx) makeStages(apart map[store.Place]bool) error {
 		if err != nil {
 			return &fs.PathError{Op: "look at", Path: filepath.Join(t.s.Roots[at.Root], at.Path), Err: err}
 		}
-		t.staged = append(t.staged, Stage{Root: at.Root, Dir: store.Text(at.Path), Name: StageMark + sys.RandomText(12), Before: st.Mtime.Nano()})
+		t.staged = append(t.staged, Stage{Root: at.Root, Dir: store.Text(at.Path), Name: StageMark + sys.RandomText(12), Before: Moment(st.Mtime)})
 		index[at] = len(t.staged)
 		m.Stage = len(t.staged)
 	}
@@ -145,7 +145,7 @@ func (t *Tx) DropStages() error {
 				err = tree.RemoveTree(d, st.Name)
 			}
 			if h, herr := d.Open(".", unix.O_PATH|unix.O_DIRECTORY); err == nil && herr == nil {
-				if err = h.SetMtime(unix.NsecToTimespec(t.timeOf(st))); err == unix.EPERM || err == unix.EACCES {
+				if err = h.SetMtime(unix.Timespec(t.timeOf(st))); err == unix.EPERM || err == unix.EACCES {
 					err = nil // it is somebody else's
 				}
 				h.Close()
@@ -185,7 +185,7 @@ func (t *Tx) flushDir(d *tree.Handle, st Stage) error {
 
 // timeOf is the modification time that a directory gets when the stage in it was removed:
 // the one before the stage was made, or the one that the transaction sets.
-func (t *Tx) timeOf(st Stage) int64 {
+func (t *Tx) timeOf(st Stage) Moment {
 	if t.Journal == nil {
 		return st.Before
 	}

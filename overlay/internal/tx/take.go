@@ -296,7 +296,7 @@ func (t *Tx) retimeUpper() error {
 		if err != nil {
 			return err
 		}
-		err = d.SetMtime(unix.NsecToTimespec(r.After))
+		err = d.SetMtime(unix.Timespec(r.After))
 		d.Close()
 		if err != nil {
 			return err

@@ -57,7 +57,7 @@ func (t *Tx) SinceThen(ctx context.Context, note func(store.Place) bool, equal f
 			k.Project = &now
 		}
 		if n.New.Ino != 0 && path == string(n.Path) {
-			k.Session = &tree.Stat{Mode: n.New.Mode, Size: n.New.Size, Mtime: unix.NsecToTimespec(n.New.Mtime)}
+			k.Session = &tree.Stat{Mode: n.New.Mode, Size: n.New.Size, Mtime: unix.Timespec(n.New.Mtime)}
 		}
 		list = append(list, k)
 	}
@@ -127,7 +127,7 @@ func (t *Tx) keepNewTimes() {
 	t.times = slices.Clone(t.Journal.Times)
 	t.Journal.Times = slices.DeleteFunc(t.Journal.Times, func(r Retime) bool {
 		now, found := t.look(store.Place{Root: r.Root, Path: string(r.Path)})
-		return found && now.IsDir() && now.Mtime.Nano() != r.After
+		return found && now.IsDir() && Moment(now.Mtime) != r.After
 	})
 }
 
@@ -331,8 +331,8 @@ func (t *Tx) stays(copies *tree.Handle) map[tree.Inode]tree.Copied {
 	for _, s := range t.Journal.Stays {
 		now, found := t.look(store.Place{Root: s.Root, Path: string(s.Path)})
 		for _, r := range t.Journal.Times { // the commit may have given it another time
-			if r.Root == s.Root && r.Path == s.Path && r.After == now.Mtime.Nano() {
-				now.Mtime = unix.NsecToTimespec(r.Before)
+			if r.Root == s.Root && r.Path == s.Path && r.After == Moment(now.Mtime) {
+				now.Mtime = unix.Timespec(r.Before)
 			}
 		}
 		if !found || !s.File.Unchanged(now) {

@@ -179,7 +179,7 @@ func (c *Writer) twin(n Item, st *tree.Handle, path string, dst *tree.Handle, to
 	if !c.Changed(at, w.Low) {
 		c.linked = append(c.linked, file{at, w.Low.Ino})
 	}
-	if err := c.touch(at, w.Low, n.Up.Mtime.Nano()); err != nil {
+	if err := c.touch(at, w.Low, Moment(n.Up.Mtime)); err != nil {
 		return tree.Stat{}, false, err
 	}
 	if c.Copier.Links == nil {

@@ -88,7 +88,7 @@ type Writer struct {
 	linked  []file               // files of the project that get more names
 	entered map[store.Place]bool // directories in which entries change
 	touched map[store.Place]bool // the places in the journal's times
-	retimes map[rootFile]int64   // the new times of files among them
+	retimes map[rootFile]Moment  // the new times of files among them
 	stays   []Stay               // those of the journal that nobody changed after the session began
 	Copier  tree.Copier
 	Apart   map[store.Place]bool // directories to which objects cannot be renamed from elsewhere

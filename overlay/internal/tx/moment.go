@@ -1,0 +1,36 @@
+//go:build linux
+
+package tx
+
+import (
+	"encoding/json"
+	"math"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Moment is a modification time. In JSON it is the number of nanoseconds since 1970, or, if 64 bits do not hold that
+// (before 1678 and after 2262), the seconds and the nanoseconds as an array.
+type Moment unix.Timespec
+
+func (m Moment) MarshalJSON() ([]byte, error) {
+	const most = math.MaxInt64/1_000_000_000 - 1
+	if sec := int64(m.Sec); -most <= sec && sec <= most {
+		t := unix.Timespec(m)
+		return json.Marshal(t.Nano())
+	}
+	return json.Marshal([2]int64{int64(m.Sec), int64(m.Nsec)})
+}
+
+func (m *Moment) UnmarshalJSON(data []byte) error {
+	if len(data) == 0 || data[0] != '[' {
+		var ns int64
+		err := json.Unmarshal(data, &ns)
+		*m = Moment(unix.NsecToTimespec(ns))
+		return err
+	}
+	var parts [2]int64
+	err := json.Unmarshal(data, &parts)
+	*m = Moment{Sec: parts[0], Nsec: parts[1]}
+	return err
+}
