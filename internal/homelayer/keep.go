@@ -266,9 +266,7 @@ func copyFile(source *os.File, to sys.FD, made string, st *unix.Stat_t) error {
 	n := int(f.Fd())
 	_, err = sys.CopyData(context.Background(), f, source) // what is a hole in it takes no space
 	if err == nil {
-		err = errors.Join(unix.Fchmod(n, st.Mode&0o755), unix.Futimes(n, []unix.Timeval{
-			unix.NsecToTimeval(st.Atim.Nano()), unix.NsecToTimeval(st.Mtim.Nano()),
-		}), sys.Fsync(n))
+		err = errors.Join(unix.Fchmod(n, st.Mode&0o755), sys.SetTimes(n, []unix.Timespec{st.Atim, st.Mtim}), sys.Fsync(n))
 	}
 	return errors.Join(err, f.Close())
 }

@@ -89,3 +89,23 @@ func TestKeepHostile(t *testing.T) {
 		}
 	}
 }
+
+// TestKeepTimes: what is kept has its times, to the nanosecond.
+func TestKeepTimes(t *testing.T) {
+	path := place(t)
+	home := filepath.Dir(filepath.Dir(path))
+	l := take(t, path)
+	testenv.Tree(t, l.Upper(), "c/f: 1")
+	want := []unix.Timespec{{Sec: 1_000_000_000, Nsec: 123_456_789}, {Sec: 1_000_000_001, Nsec: 987_654_321}}
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, filepath.Join(l.Upper(), "c/f"), want, 0); err != nil {
+		t.Fatal(err)
+	}
+	release(t, l)
+	if _, err := Keep(path, home, "c", KeepOptions{Held: func(string) string { return "" }}); err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join(home, "c/f"), &st); err != nil || st.Atim != want[0] || st.Mtim != want[1] {
+		t.Errorf("%v %v, want %v, %v", st.Atim, st.Mtim, want, err)
+	}
+}
