@@ -208,8 +208,13 @@ func TestRenamedDirectory(t *testing.T) {
 	for _, name := range []string{"sub/f", "sub", "g", "."} {
 		must(unix.UtimesNanoAt(unix.AT_FDCWD, filepath.Join(old, name), times, 0))
 	}
-	r := runner(t, nsrun.Config{Project: p})
-	got := sh(t, r, `ls -i old/g | cut -d' ' -f1 >/tmp/g && mv -T old new && mkdir l && ln f l/f && tar cf /tmp/t new l && rm -r f l && stat -c '%n %a %Y' new new/sub new/sub/f new/g && ls -A && cat new/sub/f`)
+	must(unix.Mkdir(filepath.Join(p, "closed"), 0o444)) // nobody may search it
+	r := runner(t, shown(t, nsrun.Config{Project: p}))
+	got := output(t, r, moving(t, `"$0" 0 closed moved; stat -c '%n %a' moved; rmdir moved`))
+	if want := "closed 0 <nil>\nmoved 444\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	got = sh(t, r, `ls -i old/g | cut -d' ' -f1 >/tmp/g && mv -T old new && mkdir l && ln f l/f && tar cf /tmp/t new l && rm -r f l && stat -c '%n %a %Y' new new/sub new/sub/f new/g && ls -A && cat new/sub/f`)
 	want := "new 755 1000000001\nnew/sub 2750 1000000001\nnew/sub/f 644 1000000001\nnew/g 644 1000000001\nnew\n"
 	if !strings.HasPrefix(got, want) {
 		t.Errorf("%s\nwant\n%s", got, want)

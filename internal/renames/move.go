@@ -35,8 +35,12 @@ func (m *move) close() {
 }
 
 // stat looks at a name. The kernel must tell whether that is the root of a mount (Linux 5.8).
-func (p place) stat() (st unix.Statx_t, err error) {
-	err = sys.Statx(int(p.dir), p.name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS|unix.STATX_BTIME|unix.STATX_MNT_ID, &st)
+func (p place) stat() (unix.Statx_t, error) {
+	return statx(p.dir, p.name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT)
+}
+
+func statx(dir sys.FD, name string, flags int) (st unix.Statx_t, err error) {
+	err = sys.Statx(int(dir), name, flags, unix.STATX_BASIC_STATS|unix.STATX_BTIME|unix.STATX_MNT_ID, &st)
 	if err == nil && st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
 		err = errLeave
 	}
@@ -236,7 +240,7 @@ func openDir(p place) (fd sys.FD, st unix.Statx_t, err error) {
 		return sys.None, st, err
 	}
 	fd = sys.FD(n)
-	if st, err = (place{fd, "."}).stat(); err != nil {
+	if st, err = statx(fd, "", unix.AT_EMPTY_PATH); err != nil { // "." takes permission to search it
 		fd.Close()
 	}
 	return fd, st, err

@@ -80,6 +80,8 @@ func each(dir sys.FD, f func(p place, st *unix.Statx_t) error) error {
 		switch {
 		case err == unix.ENOENT:
 			continue
+		case err == unix.EACCES: // the caller may list the directory, but not use what is in it
+			err = errLeave
 		case err == nil && mounted(&st):
 			err = unix.EBUSY
 		case err == nil:
@@ -174,7 +176,7 @@ func finish(old, fresh sys.FD, st *unix.Statx_t) error {
 		return err
 	}
 	times := []unix.Timespec{{Sec: st.Atime.Sec, Nsec: int64(st.Atime.Nsec)}, {Sec: st.Mtime.Sec, Nsec: int64(st.Mtime.Nsec)}}
-	return unix.UtimesNanoAt(int(fresh), ".", times, 0)
+	return sys.SetTimes(int(fresh), times)
 }
 
 // copyAttributes gives a directory the extended attributes of another one, with its access control lists.
