@@ -32,6 +32,8 @@ var apart = map[string]string{
 
 	"unshare": noSpaces, "bwrap": noSpaces, "bwrap --unshare-all": noSpaces, "nsrun in nsrun": noSpaces, "chromium with its sandbox": noSpaces,
 
+	"logrotate": elsewhere, "notmuch": elsewhere,
+
 	"git push over a pipe with hooks, force-with-lease": elsewhere,
 
 	"Python: IPv6 on the loopback, dual stack": ownTCP, "Python: UDP, broadcast off, multicast on the loopback": ownTCP, "ports below 1024": ownTCP,
@@ -40,6 +42,7 @@ var apart = map[string]string{
 	"Python: EXDEV between the project, /tmp, /dev/shm and home": hostsTemp, "Node: os information and file limits": hostsTemp,
 
 	"ping": "there are no sockets but for TCP",
-	"terminals of root belong to the group tty":    "they are the host's",
-	"access control list for another user, as one": "nothing is in the way of it",
+	"sockets of a directory: datagrams, seqpackets, renamed and linked ones": "datagram sockets exist in pairs only",
+	"terminals of root belong to the group tty":                              "they are the host's",
+	"access control list for another user, as one":                           "nothing is in the way of it",
 }
