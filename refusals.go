@@ -88,6 +88,12 @@ func (x *Execution) findRefusals(err error) {
 			t.text(text)
 		}
 	}
+	if roots := x.overlayRoots(); roots != nil && x.result.Started && x.failed() {
+		groups, _ := os.Getgroups()
+		for _, text := range x.messageTexts() {
+			t.foreignOwners(text, roots, ownIDs{os.Geteuid(), os.Getegid(), groups})
+		}
+	}
 	x.withoutFlags(t.list)
 	x.result.Refusals = t.list
 }
