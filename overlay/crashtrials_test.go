@@ -58,7 +58,6 @@ func TestCrashControl(t *testing.T) {
 	dir := memory(t)
 	tr := &trial{name: "naive", scene: newScene(t, mustMkdir(filepath.Join(dir, "scene")), true), base: dir, state: dir,
 		deed: deed{Do: "naive"}, control: true}
-	tr.scene.shut = nil // which it could not read
 	tr.tryAll(t, 30, "kill", "EIO")
 }
 
@@ -124,6 +123,21 @@ func TestCrashSmall(t *testing.T) {
 	testenv.Leaks(t)
 	dir := memory(t)
 	crash(t, dir, dir, true, 6, all)
+}
+
+// TestCrashShut has directories in the project that their owner may not read.
+func TestCrashShut(t *testing.T) {
+	testenv.Leaks(t)
+	withShut = true
+	defer func() { withShut = false }()
+	for _, apart := range []bool{false, true} {
+		dir := memory(t)
+		state := dir
+		if apart {
+			state = tempDir(t)
+		}
+		crash(t, dir, state, true, 12, whole, "kill", "kill after")
+	}
 }
 
 // TestCrash tries some 300 changes.

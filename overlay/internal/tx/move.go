@@ -65,13 +65,15 @@ func across(a *tree.Handle, from string, x Ident, b *tree.Handle, to string, y I
 		return err
 	}
 	if err := y.chmod(b, to, 0o200); err != nil {
-		return errors.Join(err, x.chmod(a, from, 0))
+		_ = x.chmod(a, from, 0)
+		return err
 	}
 	if err := rename(); err != nil {
 		_, _ = x.chmod(a, from, 0), y.chmod(b, to, 0)
 		return err
 	}
-	return errors.Join(x.chmod(b, to, 0), y.chmod(a, from, 0))
+	err, other := x.chmod(b, to, 0), y.chmod(a, from, 0)
+	return cmp.Or(err, other)
 }
 
 // closed reports whether the object is a directory that the caller owns but may not write to.
