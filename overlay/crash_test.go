@@ -424,7 +424,7 @@ func (tr *trial) look(t testing.TB, st *stand) (outcome, error) {
 	return o, err
 }
 
-// unnamed is an error that is about no file.
+// unnamed is an error that is about no file. If several calls fail, one that names a file can have several lines.
 var unnamed = regexp.MustCompile(`(?m)^(all of it is done, [^:]*: )?(input/output error|no space left on device|disk quota exceeded|read-only file system)`)
 
 var directory = regexp.MustCompile(`" 4[0-7]{4} [0-9]+:[0-9]+ at `)
@@ -554,7 +554,7 @@ func (tr *trial) judge(t testing.TB, st *stand, p strike.Plan, r strike.Result, 
 			}
 		case r.ExitCode == exitError && after:
 			note("it said that it failed, and it was done")
-		case r.ExitCode != exitDone && unnamed.MatchString(out) && slices.Contains([]string{"commit", "undo", "force"}, tr.deed.Do):
+		case r.ExitCode != exitDone && !p.Stay && unnamed.MatchString(out) && slices.Contains([]string{"commit", "undo", "force"}, tr.deed.Do):
 			note("it named no file")
 		case r.ExitCode == exitUntidy && after && tr.deed.Do != "commit" && !p.Stay && !strings.Contains(out, "the commit was taken back"):
 			note("it did not say that it was done")
