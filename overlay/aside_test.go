@@ -292,3 +292,55 @@ func recoverKeeps(t *testing.T, with func(func()) error) {
 	}
 	wantSame(t, noDirTimes(look(t, root)), before)
 }
+
+// TestRecoverKeepsSinceUndo: what somebody wrote between the crash of an undo by force and the next command stays, and
+// so does what that undo had moved aside.
+func TestRecoverKeepsSinceUndo(t *testing.T) {
+	testenv.Leaks(t)
+	root := project(t, `echo old > f; echo old > g; echo old > h`)
+	s := create(t, root)
+	sandbox(t, s, `echo new > f; echo new > g; echo new > h`)
+	commitAll(t, s)
+	outside(t, root, `echo theirs > x; mv x f; rm g`)
+	last, err := s.log.Reopen(s.meta.Done[len(s.meta.Done)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	last.Force = true
+	if err := s.book.MarkPending(); err != nil {
+		t.Fatal(err)
+	}
+	if err := last.Backward(); err != nil {
+		t.Fatal(err)
+	}
+	last.Close() // the process is killed
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantSame(t, text(t, root, "f", "g", "h"), "old\nold\nold\n")
+	outside(t, root, `echo mine >> f; echo mine >> g`)
+	for r, err := range Recover(filepath.Dir(s.Dir())) {
+		if err != nil {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+	wantSame(t, text(t, root, "f", "g", "h"), "old\nmine\nold\nmine\nnew\n")
+	s = reopen(t, s)
+	if !holds(t, s.Dir(), "theirs\n") {
+		t.Error("what the undo had moved aside is nowhere")
+	}
+}
+
+// text returns the content of files.
+func text(t *testing.T, dir string, names ...string) string {
+	t.Helper()
+	var all strings.Builder
+	for _, name := range names {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(b)
+	}
+	return all.String()
+}

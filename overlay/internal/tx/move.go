@@ -371,6 +371,9 @@ func (t *Tx) putTheirs(d *tree.Handle, name string, st *tree.Handle, obj string,
 		}
 	}
 	if old {
+		if !n.Old.same(now) {
+			return true, t.conflict(n, whyNow) // somebody has written to it since
+		}
 		if err := t.carry(d, name, n.Old, st, obj); err != nil {
 			return true, err
 		}
