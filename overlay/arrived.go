@@ -22,6 +22,24 @@ type arrivals struct {
 	sides func(root int) (up, low tree.Tree, err error)
 	dirs  map[store.Place]uint64 // inode numbers that were noted when the command had ended
 	known map[store.Place]bool
+
+	// failed is the first error that left unknown whether a directory came, and which one, but for those of directories
+	// that are gone or that the caller may not look at.
+	failed   error
+	failedAt store.Place
+}
+
+// unknown notes an error about a directory, and returns true.
+func (a *arrivals) unknown(at store.Place, err error) bool {
+	for _, usual := range [...]error{fs.ErrNotExist, fs.ErrPermission, unix.ENOTDIR, unix.ELOOP, tree.ErrMoved} {
+		if errors.Is(err, usual) {
+			return true
+		}
+	}
+	if a.failed == nil {
+		a.failed, a.failedAt = err, at
+	}
+	return true
 }
 
 // above reports whether a directory above the place was moved there after the session began.
@@ -51,16 +69,16 @@ func (a *arrivals) directory(at store.Place) bool {
 func (a *arrivals) came(at store.Place) bool {
 	up, low, err := a.sides(at.Root)
 	if err != nil {
-		return true
+		return a.unknown(at, err)
 	}
 	l, err := low.At(at.Path)
 	if err != nil {
-		return true
+		return a.unknown(at, err)
 	}
 	defer l.Close()
 	st, err := l.Stat()
 	if err != nil {
-		return true
+		return a.unknown(at, err)
 	}
 	if !a.touch(at, st) {
 		return false
@@ -72,7 +90,10 @@ func (a *arrivals) came(at store.Place) bool {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 		return false // the session deleted or replaced it, and that is the change to look at
 	}
-	return err != nil || !merged
+	if err != nil {
+		return a.unknown(at, err)
+	}
+	return !merged
 }
 
 // copiedUp reports whether the session's directory at a path was copied from the project.

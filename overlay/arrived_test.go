@@ -8,7 +8,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // A directory that is moved into the project has files that are older than the session. A commit must not take them
@@ -106,6 +109,30 @@ func TestArrivedByCommit(t *testing.T) {
 				}
 				wantUnlessConflict(t, b, root, true)
 			})
+		}
+	}
+}
+
+// TestArrivedUnknown: a commit fails if it cannot tell whether a directory was moved to its place, instead of taking what
+// is in it for changed by somebody else. A directory that is gone or closed is one that changed.
+func TestArrivedUnknown(t *testing.T) {
+	testenv.Leaks(t)
+	for err, fails := range map[error]bool{unix.ENOMEM: true, unix.EIO: true, unix.ENOENT: false, unix.EACCES: false} {
+		root := project(t, `mkdir d; echo a >d/f`)
+		s := create(t, root)
+		sandbox(t, s, `touch d/f`)
+		c := newCommit(s, CommitOptions{})
+		if err := c.find(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.arrived.sides = func(int) (up, low tree.Tree, _ error) { return nil, nil, err }
+		got := c.resolveConflicts(t.Context())
+		if e, ok := errors.AsType[*Error](got); fails != errors.Is(got, err) || fails && (!ok || e.Path != filepath.Join(root, "d")) {
+			t.Errorf("%v: %v", err, got)
+		}
+		c.close()
+		if err := s.Discard(); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -5,6 +5,7 @@ package overlay
 import (
 	"context"
 	"path"
+	"path/filepath"
 	"slices"
 
 	"github.com/nsrun/nsrun/internal/textdiff"
@@ -70,6 +71,9 @@ func (c *commit) resolveConflicts(ctx context.Context) error {
 		default:
 			list = append(list, found...)
 		}
+	}
+	if at := c.arrived.failedAt; c.arrived.failed != nil { // what is in it may be no conflict
+		return &Error{Op: "look at", Path: filepath.Join(c.s.roots[at.Root].Path, at.Path), Err: c.arrived.failed}
 	}
 	if len(list) > 0 {
 		return &ConflictError{list}

@@ -115,8 +115,8 @@ func (b *Book) Note(e BookEntry) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !e.Upper && !b.listed {
-		// Any process is to restore the modes of the project, not only the next one that opens this session.
+	if !b.listed {
+		// Any process is to restore the modes, not only the next one that opens this session for writing.
 		if err := b.list(); err != nil {
 			return err
 		}
