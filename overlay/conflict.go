@@ -81,20 +81,25 @@ func (c *commit) resolveConflicts(ctx context.Context) error {
 	if i := slices.Index(c.asked, false); i >= 0 {
 		return &Error{Op: "choose", Path: c.o.Choices[i].Path, Err: ErrNoChange}
 	}
-	if len(drop) == 0 {
-		return nil
+	c.drop(drop)
+	return nil
+}
+
+// drop leaves the nodes with these indexes out of the commit.
+func (c *commit) drop(list map[int]bool) {
+	if len(list) == 0 {
+		return
 	}
 	kept := c.nodes[:0:0]
 	for i, n := range c.nodes {
 		switch {
-		case !drop[i]:
+		case !list[i]:
 			kept = append(kept, n)
 		case !n.TimeOnly:
 			c.dropped = append(c.dropped, n)
 		}
 	}
 	c.nodes = kept
-	return nil
 }
 
 // conflictsOf returns what the project's owner did to an object that the session changed.

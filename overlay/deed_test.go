@@ -4,9 +4,13 @@ package overlay
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // TestUndoDeeds: commits, drops and discards are taken back in the order in which they were done, whichever engine
@@ -81,6 +85,30 @@ func TestUndoDeeds(t *testing.T) {
 			commitAll(t, s)
 			next(CommitDeed)
 		})
+	}
+}
+
+// TestDiscardUnflushed: a discard that cannot be flushed is one that undo takes back, and its error says that it was done.
+func TestDiscardUnflushed(t *testing.T) {
+	if tree.IsRoot() {
+		return // nothing is closed to root
+	}
+	testenv.Leaks(t)
+	root := project(t, `printf 1 > a`)
+	s := create(t, root)
+	sandbox(t, s, `printf 2 > a`)
+	if err := unix.Chmod(s.Dir(), 0o300); err != nil { // files can be replaced, and the directory cannot be opened
+		t.Fatal(err)
+	}
+	err := s.Discard()
+	if !errors.Is(err, unix.EACCES) || !strings.HasSuffix(err.Error(), "; it was discarded") || s.Info().State != Discarded {
+		t.Fatalf("%v: %v", s.Info().State, err)
+	}
+	if err := unix.Chmod(s.Dir(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.Discard(), s.Undo(t.Context(), UndoOptions{})); err != nil || s.Info().State != Kept {
+		t.Errorf("undo: %v: %v", s.Info().State, err)
 	}
 }
 

@@ -43,6 +43,9 @@ func (s *Session) end(good bool) error {
 		if err == nil {
 			return nil
 		}
+		if s.meta.State == store.Discarded { // the disk is not full, but this may not be on it
+			return &Error{Op: op, Path: s.path, Err: fmt.Errorf("%w; it was discarded", err)}
+		}
 		if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
 			return &Error{Op: op, Path: s.path, Err: err}
 		}

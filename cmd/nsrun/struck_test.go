@@ -185,7 +185,7 @@ func (tr *struckTrial) judge(t *testing.T, p *struckPlace, plan strike.Plan, r s
 	fromWas, fromDone := tr.differs(now, tr.was), tr.differs(now, tr.done)
 	done, heldBack := len(fromDone) == 0, r.ExitCode == 0 && strings.Contains(out, "held back")
 	// After an error of a flush it is not known what is on the disk.
-	told := strings.Contains(out, "in the project already") || strings.Contains(out, "the commit was taken back") || r.Call.Name == "fsync"
+	told := strings.Contains(out, "in the project already") || strings.Contains(out, "the commit was taken back") || strings.Contains(out, "it was discarded") || r.Call.Name == "fsync"
 	switch {
 	case heldBack: // since it is not known whether it runs later, and it says so
 		return wrong
