@@ -171,9 +171,11 @@ func TestStrike(t *testing.T) {
 		{"an open fails", Plan{At: 7, Do: Fail, Opens: true}, 7, "openat", false, 1, "1 2 5 before", "input/output error"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			var names []string
+			test.plan.Trace = func(_ int, c Call) { names = append(names, c.String()) }
 			r, left, out := strikeAt(t, "steps", test.plan)
 			if r.Calls != test.calls || r.Killed != test.killed || r.ExitCode != test.exitCode {
-				t.Errorf("got %+v\n%s", r, out)
+				t.Errorf("got %+v: %q\n%s", r, names, out)
 			}
 			if r.Call.Name != test.call {
 				t.Errorf("struck %v, want %s", r.Call, test.call)
