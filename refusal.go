@@ -30,8 +30,9 @@ type Refusal struct {
 	// listed is shown), "nsrun", "privileges", "network", "seccomp", "mount" (a rule names this very file, so it is
 	// a mount of its own), "loopback" (a server of this host listens there, but commands have their own loopback
 	// device), "address" (a server at an address of the host, whose network devices the sandbox does not have),
-	// "owner" (an overlay can hold no new version of another user's or group's file), "icmp" (ping(8)), "processes" (the sandbox has its own process ids), "limit" (one of Result.Limits, or Config.Timeout;
-	// the Flag is for twice as much).
+	// "owner" (an overlay can hold no new version of another user's or group's file), "icmp" (ping(8)), "processes"
+	// (the sandbox has its own process ids), "limit" (one of Result.Limits, or Config.Timeout; the Flag is for twice
+	// as much).
 	Rule string `json:"rule"`
 	Why  string `json:"why"` // the same for people
 	// Flag is the flag of nsrun run that would allow it. Empty: none would.
