@@ -8,8 +8,8 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// ErrProject is what Run and Start return for a folder that cannot be a project, whichever package finds that out: it is
-// overlay.ErrRoot.
+// ErrProject is what Run and Start return for a folder that cannot be a project, whichever package finds that out: it
+// is overlay.ErrRoot.
 var ErrProject = overlay.ErrRoot
 
 // Config says what the commands of a Runner see and may do. It can be copied.

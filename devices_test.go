@@ -77,8 +77,8 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// TestDeviceNodes: a node of a device that commands cannot have is refused under any name, and a device that they can have
-// is shown under any name.
+// TestDeviceNodes: a node of a device that commands cannot have is refused under any name, and a device that they can
+// have is shown under any name.
 func TestDeviceNodes(t *testing.T) {
 	testenv.NeedRoot(t)
 	testenv.Leaks(t, nsexec.Shutdown)

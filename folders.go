@@ -75,7 +75,8 @@ func (c *Config) folders(suspect func(dir string) bool) (f plan.Folders, err err
 }
 
 // gitMode is that of a git directory outside a folder to which commands write directly. As with one in the folder,
-// commands write to it only with GitPreset. What they would write to the home layer instead is lost for the caller's git.
+// commands write to it only with GitPreset. What they would write to the home layer instead is lost for the caller's
+// git.
 func (c *Config) gitMode() Mode {
 	if c.has(GitPreset) {
 		return Direct

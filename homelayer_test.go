@@ -126,7 +126,8 @@ func TestHomeInTemp(t *testing.T) {
 	}
 }
 
-// TestHomeInShm: a home directory in memory that each command has of its own is empty at the start, and a notice says so.
+// TestHomeInShm: a home directory in memory that each command has of its own is empty at the start, and a notice says
+// so.
 func TestHomeInShm(t *testing.T) {
 	need(t, features.Overlay)
 	testenv.Leaks(t, nsexec.Shutdown)

@@ -247,8 +247,8 @@ func crowded(t *testing.T) netip.AddrPort {
 }
 
 // insidePending connects sockets a second time, both during and after the first connect(2), and has a thread that waits
-// for a connection, by TCP and to a unix socket, handle a signal. Its arguments are three servers: one that accepts, a missing one, and one with a
-// full queue.
+// for a connection, by TCP and to a unix socket, handle a signal. Its arguments are three servers: one that accepts, a
+// missing one, and one with a full queue.
 func insidePending(args []string) int {
 	at := func(i int) unix.Sockaddr {
 		return &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: int(netip.MustParseAddrPort(args[i]).Port())}

@@ -29,8 +29,8 @@ type Limits struct {
 	// terminals. Zero: no limit.
 	Output int64
 	// Disk is how many bytes they may write to the session, the home layer and the playground, as du(1) counts them;
-	// Inodes is how many files of all kinds they may create there. nsrun measures at intervals, at most 50 times a second. If
-	// they use more, all of them are killed; what they wrote since the last measurement exceeds the limit. Writes
+	// Inodes is how many files of all kinds they may create there. nsrun measures at intervals, at most 50 times a second.
+	// If they use more, all of them are killed; what they wrote since the last measurement exceeds the limit. Writes
 	// elsewhere, for example with Direct, do not count. Without a session these limits are a *LimitError. Zero: no
 	// limit.
 	Disk   int64

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// withoutNUL returns an error that names a string in a Config or Request with a zero byte, at which the kernel would end
-// it. It looks at all fields, so that none can be forgotten, but not behind interfaces, pointers and functions.
+// withoutNUL returns an error that names a string in a Config or Request with a zero byte, at which the kernel would
+// end it. It looks at all fields, so that none can be forgotten, but not behind interfaces, pointers and functions.
 func withoutNUL(v any) error {
 	field := nulIn(reflect.ValueOf(v))
 	if field == "" {

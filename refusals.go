@@ -295,8 +295,8 @@ func (t *refusalTable) program(message []byte) {
 	}
 }
 
-// database adds the directory of the first database of the command line that cannot be written to: SQLite makes a journal
-// beside it.
+// database adds the directory of the first database of the command line that cannot be written to: SQLite makes a
+// journal beside it.
 func (t *refusalTable) database() {
 	for name := range t.paths() {
 		if isDatabase(name) && t.addPath(filepath.Dir(name), unix.EROFS, RefusedWrite) {
@@ -305,8 +305,8 @@ func (t *refusalTable) database() {
 	}
 }
 
-// guess adds what of the command line cannot be written to, if a message does not say what: its last directory, as tar -C
-// and cd tell in which one the names of messages are, or else its last file.
+// guess adds what of the command line cannot be written to, if a message does not say what: its last directory, as tar
+// -C and cd tell in which one the names of messages are, or else its last file.
 func (t *refusalTable) guess() {
 	names := slices.Collect(t.paths())
 	slices.Reverse(names)

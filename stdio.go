@@ -96,8 +96,8 @@ func (x *Execution) connect() error {
 	return nil
 }
 
-// feed copies to the command's standard input until either side has no more. An error of the reader is kept: the command
-// cannot tell it from the end of its input.
+// feed copies to the command's standard input until either side has no more. An error of the reader is kept: the
+// command cannot tell it from the end of its input.
 func (x *Execution) feed(w *os.File) {
 	_, err := io.Copy(w, x.request.Stdin)
 	pe, isPath := errors.AsType[*os.PathError](err)

@@ -64,7 +64,10 @@ func blocks(page string) (list []block) {
 }
 
 // pages returns all Markdown files of the module with their contents, by their names in it.
-func pages(t *testing.T) map[string]string {
+func pages(t *testing.T) map[string]string { return files(t, ".md") }
+
+// files returns all files of the module with such names, likewise.
+func files(t *testing.T, ext string) map[string]string {
 	t.Helper()
 	testenv.NeedCheckout(t)
 	found := map[string]string{}
@@ -75,7 +78,7 @@ func pages(t *testing.T) map[string]string {
 		if base := d.Name(); d.IsDir() && (base == "testdata" || base != ".." && base[0] == '.') {
 			return filepath.SkipDir
 		}
-		if filepath.Ext(name) != ".md" {
+		if filepath.Ext(name) != ext {
 			return nil
 		}
 		b, err := os.ReadFile(name)
@@ -106,6 +109,20 @@ func TestLineLength(t *testing.T) {
 				continue
 			}
 			if w := utf8.RuneCountInString(line); w > 120 {
+				t.Errorf("%s:%d has %d columns", name, n, w)
+			}
+		}
+	}
+}
+
+// TestCommentLength: so have comments in programs. A table in one, which gofmt does not wrap, begins with a tab.
+func TestCommentLength(t *testing.T) {
+	for name, text := range files(t, ".go") {
+		n := 0
+		for line := range strings.Lines(text) {
+			n++
+			comment := strings.HasPrefix(strings.TrimLeft(line, "\t"), "// ")
+			if w := utf8.RuneCountInString(strings.TrimRight(line, "\n")); comment && w > 120 {
 				t.Errorf("%s:%d has %d columns", name, n, w)
 			}
 		}

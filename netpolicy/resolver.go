@@ -30,8 +30,8 @@ const (
 // that may then be reached, after the table has learned them. It answers everything else by itself, at once:
 //
 //   - Names that no rule allows do not resolve.
-//   - A, AAAA and PTR have answers. For an allowed name HTTPS, SVCB and CNAME are empty, so that programs go on with the
-//     others. Other types are refused.
+//   - A, AAAA and PTR have answers. For an allowed name HTTPS, SVCB and CNAME are empty, so that programs go on with
+//     the others. Other types are refused.
 //   - A packet that does not have exactly one question, of class IN, is an error.
 //
 // Queries are written anew before they are forwarded: only the name, in lower case, and the type of the sandbox's

@@ -39,8 +39,8 @@ var covered = mounts.Plan{
 	mounts.Proc("/proc"), mounts.Dev("/dev"), mounts.ROBind(exe, "/exe"),
 }
 
-// helpCovered runs helpLeave in a sandbox: the arguments are the form of the mounts, "admin" for CAP_SYS_ADMIN, whether there is a
-// user namespace, and the secret.
+// helpCovered runs helpLeave in a sandbox: the arguments are the form of the mounts, "admin" for CAP_SYS_ADMIN, whether
+// there is a user namespace, and the secret.
 func helpCovered(args []string) int {
 	c := nsexec.Command("/exe", args[3])
 	c.Env = append(nsexec.BaseEnv(), helperVars("leave")...)
@@ -90,8 +90,8 @@ func helpLeave(args []string) int {
 	return 0
 }
 
-// helpLeaveAttack tries an attack. With a third argument it does that as a control: its root is a directory of the host's
-// root, or covers that.
+// helpLeaveAttack tries an attack. With a third argument it does that as a control: its root is a directory of the
+// host's root, or covers that.
 func helpLeaveAttack(args []string) int {
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_FS); err != nil { // which setns(2) wants
@@ -213,8 +213,8 @@ func init() {
 	}
 }
 
-// TestFixedRoot: a sandbox whose root covers the host's cannot be left, with all capabilities but CAP_SYS_ADMIN, and with
-// all of them in namespaces of the command.
+// TestFixedRoot: a sandbox whose root covers the host's cannot be left, with all capabilities but CAP_SYS_ADMIN, and
+// with all of them in namespaces of the command.
 func TestFixedRoot(t *testing.T) {
 	leaks(t)
 	dir := testenv.Dir(t)

@@ -113,8 +113,8 @@ func TestArrivedByCommit(t *testing.T) {
 	}
 }
 
-// TestArrivedUnknown: a commit fails if it cannot tell whether a directory was moved to its place, instead of taking what
-// is in it for changed by somebody else. A directory that is gone or closed is one that changed.
+// TestArrivedUnknown: a commit fails if it cannot tell whether a directory was moved to its place, instead of taking
+// what is in it for changed by somebody else. A directory that is gone or closed is one that changed.
 func TestArrivedUnknown(t *testing.T) {
 	testenv.Leaks(t)
 	for err, fails := range map[error]bool{unix.ENOMEM: true, unix.EIO: true, unix.ENOENT: false, unix.EACCES: false} {

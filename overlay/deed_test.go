@@ -88,7 +88,8 @@ func TestUndoDeeds(t *testing.T) {
 	}
 }
 
-// TestDiscardUnflushed: a discard that cannot be flushed is one that undo takes back, and its error says that it was done.
+// TestDiscardUnflushed: a discard that cannot be flushed is one that undo takes back, and its error says that it was
+// done.
 func TestDiscardUnflushed(t *testing.T) {
 	if tree.IsRoot() {
 		return // nothing is closed to root

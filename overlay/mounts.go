@@ -13,8 +13,8 @@ import (
 )
 
 // Mounts returns one overlay or bind for each root, for a mounts.Plan: each root appears at its own
-// path, and writes there go to the session. They may need the descriptors that Layers returns. The mounts can be mounted
-// once. For another command, call Mounts again when they are unmounted.
+// path, and writes there go to the session. They may need the descriptors that Layers returns. The mounts can be
+// mounted once. For another command, call Mounts again when they are unmounted.
 //
 // The mounts have paths, which are looked up again when the sandbox is set up. If a root's path leads
 // elsewhere by then, because a user who can rename its parent directories did so, that is an error.

@@ -176,7 +176,8 @@ func (u unmount) await(ctx context.Context) error {
 }
 
 // Close releases the session's lock and descriptors. Its changes stay, and are on disk when it returns; it can wait for
-// the disk as long as fsync(2). After an error they may not be on disk yet, see ErrUnsynced. Closing again does nothing.
+// the disk as long as fsync(2). After an error they may not be on disk yet, see ErrUnsynced. Closing again does
+// nothing.
 func (s *Session) Close() (err error) {
 	s.work.Lock()
 	defer s.work.Unlock()

@@ -12,8 +12,8 @@ import (
 )
 
 // What is changed in the project after a session began has a later ctime. But some file systems count in whole seconds,
-// FAT in steps of two: there a change seems to be up to two seconds older than it is. So a session notes another time of
-// its beginning (store.Meta.Since), before such a step.
+// FAT in steps of two: there a change seems to be up to two seconds older than it is. So a session notes another time
+// of its beginning (store.Meta.Since), before such a step.
 
 // wholeSeconds reports whether the file system of a project's root counts so, from the root's ctime. It is a variable
 // for tests.

@@ -16,8 +16,8 @@ import (
 // always. If the machine was restarted while the mark was there, nobody knows what is on disk: such a session is not
 // committed unless CommitOptions.AllowUnsynced says so.
 
-// beginUnsynced marks the session with mark. If that is impossible, its overlays sync. The caller holds s.work and s.mu,
-// unless nobody else has the session yet.
+// beginUnsynced marks the session with mark. If that is impossible, its overlays sync. The caller holds s.work and
+// s.mu, unless nobody else has the session yet.
 func (s *Session) beginUnsynced(mark func(boot string) error) {
 	boot := sys.BootID()
 	s.volatile = s.meta.Engine == store.Overlay && boot != "" && mark(boot) == nil

@@ -232,8 +232,8 @@ func restartKeeping(t *testing.T, s *Session) {
 	}
 }
 
-// TestUnsyncedData: a session whose data did not get to disk before a power failure is listed, is committed only if that
-// is asked for, and can be discarded.
+// TestUnsyncedData: a session whose data did not get to disk before a power failure is listed, is committed only if
+// that is asked for, and can be discarded.
 func TestUnsyncedData(t *testing.T) {
 	stale := `{"version":1,"created":"2020-01-01T00:00:00Z","state":"kept","roots":[{"path":"/nowhere","ino":1,"mode":493,"uid":0,"gid":0}]}`
 	for name, data := range map[string]string{"empty": "", "empty, long command": "", "zeros": "\x00\x00\x00", "cut": `{"version":1,"cre`, "longer": stale + "\n}}", "stale": stale} {

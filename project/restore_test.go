@@ -187,8 +187,8 @@ func TestRestoreStruck(t *testing.T) {
 }
 
 // flushedFirst fails if the file is replaced before everything is on disk: the new file, after it got a name, because
-// some file systems flush nothing of a file without one; the copy of the old file with its names; and the registry, which
-// knows that copy.
+// some file systems flush nothing of a file without one; the copy of the old file with its names; and the registry,
+// which knows that copy.
 func flushedFirst(t *testing.T, p *place, calls []strike.Call) {
 	t.Helper()
 	named := slices.IndexFunc(calls, func(c strike.Call) bool { return c.Name == "linkat" })

@@ -27,8 +27,8 @@ var oddValues = []string{
 // placeless are settings that end in an error which is about no place in the file.
 var placeless = regexp.MustCompile(`^nsrun: (exec sh: |working directory )`)
 
-// TestConfigErrors: whatever a file says for a key, the command runs, or there is one line about it that begins with the
-// place in the file, and nothing runs.
+// TestConfigErrors: whatever a file says for a key, the command runs, or there is one line about it that begins with
+// the place in the file, and nothing runs.
 func TestConfigErrors(t *testing.T) {
 	testenv.Leaks(t, reap)
 	dir := testenv.Dir(t)

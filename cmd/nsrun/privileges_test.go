@@ -42,8 +42,8 @@ libc = ctypes.CDLL(None, use_errno=True)
 if libc.` + name + `(` + args + `) < 0: sys.exit("` + name + `: " + os.strerror(ctypes.get_errno()))'`
 }
 
-// TestPrivileges: what root may do outside a sandbox and not in one is named, with --why and by its message. For a user,
-// who may do it nowhere, nothing is named.
+// TestPrivileges: what root may do outside a sandbox and not in one is named, with --why and by its message. For a
+// user, who may do it nowhere, nothing is named.
 func TestPrivileges(t *testing.T) {
 	testenv.Leaks(t, reap)
 	bin, dir := refusing(t)

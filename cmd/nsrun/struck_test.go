@@ -144,8 +144,8 @@ func (tr *struckTrial) run(t *testing.T) {
 	}
 }
 
-// struckErrnos are faults that can come from every call. Others, such as EPERM, EXDEV and ENOSYS, are answers: nsrun goes
-// another way then.
+// struckErrnos are faults that can come from every call. Others, such as EPERM, EXDEV and ENOSYS, are answers: nsrun
+// goes another way then.
 var struckErrnos = []unix.Errno{unix.EIO, unix.ENOSPC, unix.ENOMEM, unix.EMFILE, unix.EDQUOT, unix.EROFS, unix.EBUSY, unix.ESTALE, unix.EINTR}
 
 // points are all points at which the verb is struck: of each system call the first, the last, and some in between, with
@@ -275,8 +275,9 @@ func few(list []string) string {
 	return strings.Join(list, "\n\t\t\t")
 }
 
-// TestVerbsStruck lets system calls of verbs fail, also those that only look, and kills the verbs there. Each verb then is
-// done, or nothing is; it says which; and one can go on. NSRUN_SEEDS="7 100" chooses 100 points for each verb by the seed 7.
+// TestVerbsStruck lets system calls of verbs fail, also those that only look, and kills the verbs there. Each verb then
+// is done, or nothing is; it says which; and one can go on. NSRUN_SEEDS="7 100" chooses 100 points for each verb by the
+// seed 7.
 func TestVerbsStruck(t *testing.T) {
 	testenv.NeedNamespaces(t)
 	testenv.Leaks(t, reap)

@@ -207,8 +207,8 @@ func TestEcho(t *testing.T) {
 	}
 }
 
-// TestMalformed: if a host's answer cannot be read, the error, which quotes it, does not have the secret. The control is
-// what the host sends.
+// TestMalformed: if a host's answer cannot be read, the error, which quotes it, does not have the secret. The control
+// is what the host sends.
 func TestMalformed(t *testing.T) {
 	sent := ""
 	h := newHost(t, func(w http.ResponseWriter, r *http.Request) {
@@ -334,9 +334,9 @@ func TestOneHost(t *testing.T) {
 	}
 }
 
-// TestTarget: the host gets the path of a request, as it is a path of its own. A server for many hosts may take the host
-// from the request's target, and pass the secret on to another one. The controls are what such a server gets without the
-// gateway, and a usual target.
+// TestTarget: the host gets the path of a request, as it is a path of its own. A server for many hosts may take the
+// host from the request's target, and pass the secret on to another one. The controls are what such a server gets
+// without the gateway, and a usual target.
 func TestTarget(t *testing.T) {
 	got := make(chan string, 1)
 	h := newHost(t, func(w http.ResponseWriter, r *http.Request) { got <- r.RequestURI + " for " + r.Host })

@@ -26,9 +26,9 @@ func within(list, of []Item) bool {
 	return true
 }
 
-// same is for settings whose removal would let commands do more, too. A read-only path is not written to. A value in env
-// takes the place of the caller's own. A credential hides the secret. Ids of their own keep root's commands from root's
-// files. Where a machine has only the other backend, a user who prefers a sandbox has none.
+// same is for settings whose removal would let commands do more, too. A read-only path is not written to. A value in
+// env takes the place of the caller's own. A credential hides the secret. Ids of their own keep root's commands from
+// root's files. Where a machine has only the other backend, a user who prefers a sandbox has none.
 func same(before, after []Item) bool { return within(before, after) && within(after, before) }
 
 func one(items []Item) string {

@@ -49,8 +49,8 @@ func blank(r rune) bool {
 	return 0x180b <= r && r <= 0x180f || 0xe0100 <= r && r <= 0xe01ef
 }
 
-// Quote makes a name safe to print: as it is, or in quotes. In quotes are also names that would look like another one, or
-// like the two names of a rename.
+// Quote makes a name safe to print: as it is, or in quotes. In quotes are also names that would look like another one,
+// or like the two names of a rename.
 func Quote(s string) string {
 	if plain(s) && strings.IndexFunc(s, selector) < 0 && strings.TrimSpace(s) == s && !strings.Contains(s, " -> ") {
 		return s

@@ -30,8 +30,8 @@ type deviceKind struct {
 	subsystem    string   // from sysfs; empty: its driver has not registered it there
 }
 
-// refusedNumbers are the numbers of devices that commands cannot have. They are those of the kernel's devices.txt, which
-// do not change. A number of a driver that has none there is found by the names below.
+// refusedNumbers are the numbers of devices that commands cannot have. They are those of the kernel's devices.txt,
+// which do not change. A number of a driver that has none there is found by the names below.
 var refusedNumbers = [...]struct {
 	first, last           uint32 // major numbers
 	firstMinor, lastMinor uint32
@@ -70,8 +70,8 @@ const (
 	maxMinor  = 1<<20 - 1
 )
 
-// These are subsystems, drivers and misc devices that commands cannot have. Those of disks are controllers that take any
-// command for their disks, disks and tapes that are character devices, and what makes, joins or removes disks.
+// These are subsystems, drivers and misc devices that commands cannot have. Those of disks are controllers that take
+// any command for their disks, disks and tapes that are character devices, and what makes, joins or removes disks.
 var (
 	diskNames = [...]string{
 		"scsi_generic", "sg", "bsg", "nvme", "nvme-generic", "nvme-subsystem", "nvme-fabrics", "scsi_tape", "st", "scsi_changer", "ch",

@@ -111,8 +111,8 @@ func holdApart(name string) int {
 	return 0
 }
 
-// TestThreadsFiles: a file without a name counts if only one thread has it open, in a table of descriptors of its own. As
-// long as the table is that of all threads, it is read once.
+// TestThreadsFiles: a file without a name counts if only one thread has it open, in a table of descriptors of its own.
+// As long as the table is that of all threads, it is read once.
 func TestThreadsFiles(t *testing.T) {
 	testenv.Leaks(t)
 	if dirs := tables("/proc/" + strconv.Itoa(os.Getpid())); len(dirs) != 1 {

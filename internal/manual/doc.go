@@ -37,8 +37,8 @@ func (f *Flag) Typed() string {
 	return "--" + f.Name
 }
 
-// own returns the flags of a verb for its list, and what is said above it. If the verb takes all flags of run, the first
-// verb, these are not listed again.
+// own returns the flags of a verb for its list, and what is said above it. If the verb takes all flags of run, the
+// first verb, these are not listed again.
 func (v *Verb) own(run *Verb) (flags []Flag, note string) {
 	if v == run || slices.ContainsFunc(run.Flags, func(f Flag) bool { return !slices.Contains(v.Flags, f) }) {
 		return v.Flags, ""

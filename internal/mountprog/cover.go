@@ -15,9 +15,9 @@ import (
 // one, and a user namespace of the command cannot unmount what was there before. A command that has CAP_SYS_ADMIN where
 // the mounts belong to can, so it gets an error (Options.Admin).
 
-// replace makes base, which covers the root of the namespace and is the current directory, that root, with what it covers
-// at h. If the kernel refuses that, it leaves both where they are, and puts a copy of the mounts below host at h: base
-// must not cover them. host is the copy then.
+// replace makes base, which covers the root of the namespace and is the current directory, that root, with what it
+// covers at h. If the kernel refuses that, it leaves both where they are, and puts a copy of the mounts below host at
+// h: base must not cover them. host is the copy then.
 func (c *compiler) replace(host prog.Slot) {
 	pivot := c.Call(prog.SysPivotRoot, c.String("."), c.String("h"))
 	if c.o.Admin {

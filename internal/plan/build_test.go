@@ -336,8 +336,8 @@ func TestLinkedDir(t *testing.T) {
 	}
 }
 
-// TestSecretTwice: a secret that is found in two ways is absent, like any other: /root/.ssh is a secret of the system, and
-// of root's home directory.
+// TestSecretTwice: a secret that is found in two ways is absent, like any other: /root/.ssh is a secret of the system,
+// and of root's home directory.
 func TestSecretTwice(t *testing.T) {
 	f := session(me(), "/home/me/src")
 	f.Secrets = []string{"/home/me/.ssh", "/etc/shadow"}

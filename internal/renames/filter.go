@@ -13,8 +13,8 @@ import (
 // calls are the calls that the filter reports.
 var calls = append([]uint32{unix.SYS_RENAMEAT2, unix.SYS_RENAMEAT, unix.SYS_LINKAT, unix.SYS_LANDLOCK_RESTRICT_SELF}, oldCalls...)
 
-// Deny returns deny, and refuses fanotify_init(2) too, as container runtimes do: what fanotify reports is named by handles
-// that name_to_handle_at(2) does not give in an overlay. Programs that watch files then use inotify.
+// Deny returns deny, and refuses fanotify_init(2) too, as container runtimes do: what fanotify reports is named by
+// handles that name_to_handle_at(2) does not give in an overlay. Programs that watch files then use inotify.
 func Deny(deny []unix.SockFilter) []unix.SockFilter {
 	var f seccomp.Filter
 	f.Begin(seccomp.Arch, false)

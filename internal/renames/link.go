@@ -116,8 +116,8 @@ func (m *move) link(s *caller, of *Server, follow, git bool) error {
 }
 
 // add makes the new name. Where an old file of a lower layer gets a name, the overlay marks the directory, and removes
-// the mark when the directory is read: that changes its ctime, and tar(1) fails (see finish). So an old file gets a name
-// beside the old one first: for the overlay that name is not one of a lower layer.
+// the mark when the directory is read: that changes its ctime, and tar(1) fails (see finish). So an old file gets a
+// name beside the old one first: for the overlay that name is not one of a lower layer.
 func (m *move) add(old bool) error {
 	if !old {
 		return linkat(m.from, m.to)

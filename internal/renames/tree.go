@@ -160,8 +160,8 @@ func (t *tree) link(p place, fresh sys.FD, st *unix.Statx_t, at string) error {
 }
 
 // finish gives a new directory the attributes, owner, mode and times of the old one. It reads the directory first: the
-// overlay has marked it while files were linked into it, and removes the mark at the first read, which changes ctime. If
-// that happened while tar(1) reads the directory, tar would fail ("file changed as we read it").
+// overlay has marked it while files were linked into it, and removes the mark at the first read, which changes ctime.
+// If that happened while tar(1) reads the directory, tar would fail ("file changed as we read it").
 func finish(old, fresh sys.FD, st *unix.Statx_t) error {
 	if _, err := sys.SomeNames(int(fresh), make([]byte, 4<<10), 0); err != nil {
 		return err

@@ -17,8 +17,8 @@
 // update writes the locks.
 //
 // Results of compilers do not count, such as __pycache__ and object files, although tools execute them in place of the
-// sources: each build and each test writes them. Nothing in a file of __pycache__ tells whether the source beside it was
-// compiled to it.
+// sources: each build and each test writes them. Nothing in a file of __pycache__ tells whether the source beside it
+// was compiled to it.
 //
 // .gitattributes and .gitmodules name drivers and URLs. They execute nothing by themselves: git takes commands from its
 // configuration only.

@@ -12,8 +12,8 @@
 //	}
 //
 // The program marks the part to count with Begin and End. Nothing outside of it is counted, and hardly anything is
-// slowed down. Strike counts calls that can change a file system or wait for it, calls that lock, and if asked for, calls
-// that open files or look at them, over all threads and child processes, in the order in which they are entered.
+// slowed down. Strike counts calls that can change a file system or wait for it, calls that lock, and if asked for,
+// calls that open files or look at them, over all threads and child processes, in the order in which they are entered.
 //
 // The program is traced with ptrace(2). A seccomp filter that Begin installs selects the calls, so that all others run
 // at full speed.

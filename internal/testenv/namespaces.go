@@ -12,8 +12,8 @@ import (
 )
 
 // AllNeedNamespaces skips the whole package where this process cannot make namespaces: in a container with docker's
-// defaults, for example. TestMain calls it before Main, but not in a helper's process. Packages without it are tested in
-// the namespaces that there are.
+// defaults, for example. TestMain calls it before Main, but not in a helper's process. Packages without it are tested
+// in the namespaces that there are.
 func AllNeedNamespaces() {
 	if special() || os.Getenv(asRootEnv) != "" {
 		return

@@ -12,8 +12,8 @@ import (
 	"github.com/nsrun/nsrun/internal/seccomp"
 )
 
-// TestIoctls: the filter refuses each request that changes files through a descriptor which is open for reading, and none
-// that programs need.
+// TestIoctls: the filter refuses each request that changes files through a descriptor which is open for reading, and
+// none that programs need.
 func TestIoctls(t *testing.T) {
 	const none, write, read, both = 0, 1 << 30, 2 << 30, 3 << 30
 	request := func(dir, kind, nr, size uint32) uint32 { return dir | size<<16 | kind<<8 | nr }

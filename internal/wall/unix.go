@@ -98,8 +98,8 @@ func (d *Deputy) connectUnix(l notify.Listener, n *notify.Notification, ino uint
 	d.sockets.connectFile(l, n, ino, file)
 }
 
-// room is how long a connect that has waited for a while waits for room in the listener's queue until it is tried again.
-// Many can wait for long, and each try takes time of this process.
+// room is how long a connect that has waited for a while waits for room in the listener's queue until it is tried
+// again. Many can wait for long, and each try takes time of this process.
 func room(waited time.Duration) time.Duration { return min(max(waited, 5*time.Millisecond), lookEvery) }
 
 func (s *sockets) connectFile(l notify.Listener, n *notify.Notification, ino uint64, file sys.FD) {

@@ -35,15 +35,15 @@
 //     do listen(2) on such an address, and UDP.
 //   - An exchanged socket loses its socket filter, its owner for signals (F_SETOWN) and its time stamps.
 //   - Another process that shares an exchanged socket keeps the old one.
-//   - A signal handler interrupts a waiting call up to 100 ms late. (Before Linux 5.19 it interrupts any call at once, and
-//     a connect(2) that is begun again after it may fail with EISCONN.)
+//   - A signal handler interrupts a waiting call up to 100 ms late. (Before Linux 5.19 it interrupts any call at once,
+//     and a connect(2) that is begun again after it may fail with EISCONN.)
 //   - While a connect(2) waits, other owners of the socket see it as blocking (without O_NONBLOCK). If they change that
 //     flag meanwhile, the change is undone afterwards.
-//   - socket(2), bind(2) and listen(2) occasionally fail with EINTR if a handler without SA_RESTART is called very often:
-//     until the call is received, the kernel lets any signal interrupt it.
+//   - socket(2), bind(2) and listen(2) occasionally fail with EINTR if a handler without SA_RESTART is called very
+//     often: until the call is received, the kernel lets any signal interrupt it.
 //   - bind(2) fails with EBADF for a number that is no longer below RLIMIT_NOFILE.
-//   - MSG_FASTOPEN fails with EOPNOTSUPP, TCP_FASTOPEN_CONNECT has no effect, and sockets get no device of their own, no
-//     source route and no other protocol above TCP (SO_BINDTODEVICE, IP_OPTIONS, TCP_ULP; see filter.go).
+//   - MSG_FASTOPEN fails with EOPNOTSUPP, TCP_FASTOPEN_CONNECT has no effect, and sockets get no device of their own,
+//     no source route and no other protocol above TCP (SO_BINDTODEVICE, IP_OPTIONS, TCP_ULP; see filter.go).
 //   - A host socket shows the host's addresses (getsockname(2), and the ioctls of netdevice(7) on it).
 //   - A network namespace that the command makes has no TCP of its own.
 //   - Peers inside see process 0 as the owner of a unix listener; see SO_PEERCRED in unix(7).
@@ -96,8 +96,8 @@
 //     the caller's root, follows no magic link, and does it without capabilities. A listener then sees the Broker as
 //     the client (SO_PEERCRED), and netlink sockets connect to the kernel only.
 //  5. sendto(2) and the like continue in the kernel too. On a UDP socket, which belongs to the sandbox, they end at the
-//     relay, which decides by the packet. On a TCP socket of the host an address only means something with MSG_FASTOPEN.
-//     Flags are in a register: the filter sees them.
+//     relay, which decides by the packet. On a TCP socket of the host an address only means something with
+//     MSG_FASTOPEN. Flags are in a register: the filter sees them.
 //  6. Sockets that are neither TCP, UDP, unix nor netlink cannot be made: no raw sockets, no SCTP, no MPTCP, and no
 //     io_uring, which makes calls that no filter sees.
 //  7. The filter with the listener allows one call that the command must not make: the sendmsg(2) that sends the

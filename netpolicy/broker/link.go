@@ -157,8 +157,8 @@ func (m *messages) address(family uint8, a netip.Addr, bits uint8) {
 	m.finish()
 }
 
-// local adds the route of an own IPv6 address. The kernel adds it, too, but in a work of its own, which waits where other
-// network namespaces come and go: until then it would drop answers to the address.
+// local adds the route of an own IPv6 address. The kernel adds it, too, but in a work of its own, which waits where
+// other network namespaces come and go: until then it would drop answers to the address.
 func (m *messages) local(a netip.Addr) {
 	m.begin(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL)
 	m.b = append(m.b, unix.AF_INET6, 128, 0, 0, unix.RT_TABLE_LOCAL, unix.RTPROT_STATIC, unix.RT_SCOPE_HOST, unix.RTN_LOCAL) // struct rtmsg

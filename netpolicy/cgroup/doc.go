@@ -33,8 +33,8 @@
 //     Therefore bind(2) to a port fails with EPERM, unless the port is published: then the host's own programs can
 //     connect to it, and nobody else. bind(2) without a port, where the kernel chooses one, is allowed. Such a server
 //     can be reached from inside the same sandbox only. A server that was not bound at all cannot be reached.
-//   - UDP sockets share no port: SO_REUSEADDR and SO_REUSEPORT have no effect on them. The kernel would also choose a port
-//     that a server of the host lets others share, and the sandbox would get what is sent there.
+//   - UDP sockets share no port: SO_REUSEADDR and SO_REUSEPORT have no effect on them. The kernel would also choose a
+//     port that a server of the host lets others share, and the sandbox would get what is sent there.
 //   - No multicast or anycast group can be joined (setsockopt(2) fails with EPERM): the host would announce that to its
 //     network, in packets of its own.
 //   - Only TCP and UDP sockets can be made. The programs never see families other than IP: SocketFilter refuses them.

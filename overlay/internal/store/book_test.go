@@ -10,8 +10,8 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// TestBookOfSession: a session is on the list of those to recover as long as a mode is changed, in the project or in its
-// own directory.
+// TestBookOfSession: a session is on the list of those to recover as long as a mode is changed, in the project or in
+// its own directory.
 func TestBookOfSession(t *testing.T) {
 	for _, upper := range []bool{false, true} {
 		state, err := tree.OpenAbs(t.TempDir(), unix.O_RDONLY|unix.O_DIRECTORY)

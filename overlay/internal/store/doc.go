@@ -7,7 +7,8 @@
 // *fs.PathError; ErrBusy and ErrGone say why a session cannot be used.
 //
 // The package may import overlay/internal/tree, features, and the internal packages that open directories and run a
-// process in a user namespace. It does not compare a session with its project, does not change a project, and decides nothing about changes.
+// process in a user namespace. It does not compare a session with its project, does not change a project, and decides
+// nothing about changes.
 //
 // # What is on disk
 //

@@ -32,8 +32,8 @@ func FSType(h *Handle) (uint32, error) {
 	return uint32(st.Type), err
 }
 
-// ReadOnly reports whether nobody can write to the directory h because its file system, the mount of it, or its subvolume
-// is read-only.
+// ReadOnly reports whether nobody can write to the directory h because its file system, the mount of it, or its
+// subvolume is read-only.
 func ReadOnly(h *Handle) bool {
 	if unix.Faccessat(int(h.FD), ".", unix.W_OK, 0) == unix.EROFS {
 		return true

@@ -27,8 +27,8 @@ func (h *Handle) SetOwner(uid, gid uint32) error {
 	return err
 }
 
-// KeepGroup gives the upper object the lower one's group if the caller may not give it its own. The command could not do
-// that either, so the upper object has its group from the project, which has given the lower one another since.
+// KeepGroup gives the upper object the lower one's group if the caller may not give it its own. The command could not
+// do that either, so the upper object has its group from the project, which has given the lower one another since.
 func (d *Diff) KeepGroup() {
 	if d.HasUp && d.HasLow && d.Up.GID != d.Low.GID && d.Up.Owned() && !IsRoot() && !slices.Contains(groups(), int(d.Up.GID)) {
 		d.Up.GID = d.Low.GID

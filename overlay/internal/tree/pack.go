@@ -156,8 +156,8 @@ func (p *Packer) Tree(t Tree) (*Node, error) {
 	return root, p.below(t, ".", root)
 }
 
-// below reads what is in the directory n. Nothing below a path that is too long is stored: the path itself is enough for
-// a walk to report it.
+// below reads what is in the directory n. Nothing below a path that is too long is stored: the path itself is enough
+// for a walk to report it.
 func (p *Packer) below(t Tree, path string, n *Node) error {
 	if len(path) > MaxPath {
 		return nil

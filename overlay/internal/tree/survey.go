@@ -21,13 +21,13 @@ type Survey struct {
 	Keep  bool     // a later listing can use it, see Still
 }
 
-// ClockStep is in how long steps file systems count at most that have no fractions of a second. Each such step ends where
-// a step of this length ends.
+// ClockStep is in how long steps file systems count at most that have no fractions of a second. Each such step ends
+// where a step of this length ends.
 const ClockStep = 2 * time.Second
 
 // SurveyAge returns how long before a survey the root must have changed last, at ctime, so that a later change gets
-// another time: some file systems count in steps of two seconds. Those that count fractions of a second take the time of
-// the last tick of the clock, at most 10 ms ago. It is a variable for tests.
+// another time: some file systems count in steps of two seconds. Those that count fractions of a second take the time
+// of the last tick of the clock, at most 10 ms ago. It is a variable for tests.
 var SurveyAge = func(ctime int64) time.Duration {
 	if ctime%int64(time.Second) == 0 {
 		return ClockStep
@@ -35,8 +35,8 @@ var SurveyAge = func(ctime int64) time.Duration {
 	return 100 * time.Millisecond
 }
 
-// SurveyOf surveys a directory: it looks for names in it, and for a name in the directories in it. It uses up to so many
-// goroutines.
+// SurveyOf surveys a directory: it looks for names in it, and for a name in the directories in it. It uses up to so
+// many goroutines.
 func SurveyOf(d Dir, name string, want func(string) bool, workers int) (*Survey, error) {
 	real, ok := d.(*realDir)
 	if !ok {

@@ -349,8 +349,8 @@ func (t *Tx) giveBack(d *tree.Handle, name string, st *tree.Handle, obj string, 
 	return nil // it was never moved
 }
 
-// putTheirs makes again what was there before an undo by force, which did not succeed, has put the old object into place:
-// what somebody else had put there, or nothing. It reports whether there was such an undo.
+// putTheirs makes again what was there before an undo by force, which did not succeed, has put the old object into
+// place: what somebody else had put there, or nothing. It reports whether there was such an undo.
 func (t *Tx) putTheirs(d *tree.Handle, name string, st *tree.Handle, obj string, n Node) (undone bool, err error) {
 	if st == nil {
 		return false, nil

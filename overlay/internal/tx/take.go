@@ -238,8 +238,8 @@ func (t *Tx) bringCopy(m Move, obj string, d *tree.Handle, name string) error {
 	return tree.InTurn(k.FinishDirs, k.Flush.Wait, func() error { return t.moveNew(t.Objects, obj+suffix, d, name) })
 }
 
-// dropCopies removes what bringCopy left in the session, if the undo did not succeed: the next one makes it again, of what
-// is in the project then.
+// dropCopies removes what bringCopy left in the session, if the undo did not succeed: the next one makes it again, of
+// what is in the project then.
 func (t *Tx) dropCopies() error {
 	for i, m := range t.Journal.Moves {
 		if !m.Taken || t.Objects == nil {

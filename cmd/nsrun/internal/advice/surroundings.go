@@ -19,8 +19,8 @@ import (
 	"github.com/nsrun/nsrun/overlay"
 )
 
-// Surroundings returns the hint for an error whose cause is where nsrun runs: in a sandbox or a container, under a limit,
-// or without a home directory. Empty: it has another cause.
+// Surroundings returns the hint for an error whose cause is where nsrun runs: in a sandbox or a container, under a
+// limit, or without a home directory. Empty: it has another cause.
 func Surroundings(err error) string {
 	if errors.Is(err, unix.EFBIG) {
 		return "the limit on the size of files is too low; try: ulimit -f unlimited"
