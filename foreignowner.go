@@ -39,6 +39,18 @@ func (x *Execution) overlayRoots() (list []string) {
 	return list
 }
 
+// findForeignOwners adds the files that the command could not change in an overlay, by its messages.
+func (x *Execution) findForeignOwners(t *refusalTable) {
+	roots := x.overlayRoots()
+	if roots == nil {
+		return
+	}
+	groups, _ := os.Getgroups()
+	for _, text := range x.messageTexts() {
+		t.foreignOwners(text, roots, ownIDs{os.Geteuid(), os.Getegid(), groups})
+	}
+}
+
 // foreignOwners adds the files that a message says could not be changed in an overlay.
 func (t *refusalTable) foreignOwners(output []byte, roots []string, own ownIDs) {
 	for line := range bytes.Lines(output) {

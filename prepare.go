@@ -117,7 +117,9 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	}
 	writable := f.Writable()
 	host.Copies(f.Own, writable, x.explain)
-	f.Kept = host.ConfigDirs(f.Home)
+	if len(writable) > 0 || x.explain {
+		f.Kept = host.ConfigDirs(f.Home)
+	}
 	policy := x.policy(landlock)
 	f.DirWay, f.DirAt = host.WorkingDir(policy.WorkingDir)
 	box, notices, err := plan.Build(f, policy)

@@ -39,6 +39,10 @@ const (
 
 // findRefusals finds what the command was refused. err is what Wait returns.
 func (x *Execution) findRefusals(err error) {
+	if x.observed != nil || x.failed() {
+		// No flag makes these writable. Where a rule makes something writable, they were found before.
+		x.box.Closed = append(x.box.Closed, host.ConfigDirs(host.Home())...)
+	}
 	t := refusalTable{box: &x.box, dir: x.dir, args: x.args, names: mostNames, held: sys.Held(), landlock: x.landlock, rules: x.net != nil, open: x.request.Network || x.net != nil && x.net.mode == KernelEnforcer}
 	for _, d := range x.result.Network.Denied() {
 		r := networkRefusal(d)
@@ -49,7 +53,7 @@ func (x *Execution) findRefusals(err error) {
 		r.Failed = x.observed.failedOf(target)
 		t.add(r)
 	}
-	if x.net == nil && slices.ContainsFunc(x.messageTexts(), namesItself) {
+	if x.net == nil && x.result.Network.Refused > 0 && slices.ContainsFunc(x.messageTexts(), namesItself) {
 		x.result.Network.Refused = 0
 	}
 	r := noNetwork(x.result.Network.Refused)
@@ -88,11 +92,8 @@ func (x *Execution) findRefusals(err error) {
 			t.text(text)
 		}
 	}
-	if roots := x.overlayRoots(); roots != nil && x.result.Started && x.failed() {
-		groups, _ := os.Getgroups()
-		for _, text := range x.messageTexts() {
-			t.foreignOwners(text, roots, ownIDs{os.Geteuid(), os.Getegid(), groups})
-		}
+	if x.result.Started && x.failed() {
+		x.findForeignOwners(&t)
 	}
 	x.withoutFlags(t.list)
 	x.result.Refusals = t.list
