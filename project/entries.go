@@ -124,6 +124,9 @@ type Restored struct {
 
 	// Saved is the path of that version. Empty: nothing was there.
 	Saved string
+
+	// Done says that the file is at Path. With an error it may not be on disk, or the log may lack it.
+	Done bool
 }
 
 // Recorded says what Record did.

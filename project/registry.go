@@ -128,6 +128,9 @@ func (r *Registry) Prepare() {
 	}
 }
 
+// Recover removes what restorations left beside files when they were interrupted. Every other use does so as well.
+func (r *Registry) Recover() { _, _ = r.directory(false) }
+
 // Flush moves the journal into the database, and returns when that is on disk.
 func (r *Registry) Flush() error { return r.update(nil) }
 

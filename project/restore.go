@@ -4,6 +4,7 @@ package project
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -148,12 +149,10 @@ func Choose(list []Version, date, execution string) (Version, error) {
 // Restore restores a version, at its path or at another one, which must be absolute and have no symbolic links on the
 // way. It first saves what is there now; if it cannot, or if that changes meanwhile, it does nothing. It makes missing
 // directories. The file gets the mode it had, and for root the owner; other attributes are not kept. When Restore
-// returns, the file is on disk.
+// returns without an error, the file is on disk. With an error, Restored.Done says whether it was restored.
 func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Restored, err error) {
 	const step = "restore"
-	if path == "" {
-		path = v.Path
-	}
+	path = cmp.Or(path, v.Path)
 	out.Path = path
 	fail := func(err error) (Restored, error) { return out, wrap(step, path, err) }
 	if !filepath.IsAbs(path) || !clean(path) || path == "/" {
@@ -164,7 +163,13 @@ func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Res
 		return out, err
 	}
 	defer src.Close()
-	parent, err := makeParents(path)
+	parent, made, err := makeParents(path)
+	defer func() {
+		if !out.Done {
+			made.remove()
+		}
+		made.close()
+	}()
 	if err != nil {
 		return fail(err)
 	}
@@ -189,11 +194,14 @@ func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Res
 		}
 		noted()
 	}()
-	if noted, err = r.noteRestoring(parent, name, temp, dst, now, &have); err != nil {
+	if noted, err = r.noteRestoring(parent, made, name, temp, dst, now, &have); err != nil {
 		return out, err
 	}
 	if _, err = sys.CopyData(ctx, dst, src); err == nil {
 		err = dress(dst, parent, v, now != nil, &have)
+	}
+	if err == nil {
+		err = made.sync()
 	}
 	if err == nil {
 		err = sys.Fsync(int(dst.Fd()))
@@ -211,23 +219,27 @@ func (r *Registry) Restore(ctx context.Context, v Version, path string) (out Res
 			return fail(err)
 		}
 	}
-	if now == nil {
-		err = sys.RenameNew(int(parent.fd), temp, int(parent.fd), name)
-	} else {
-		theirs, err = exchange(parent, temp, name, &have)
-	}
-	if err != nil {
+	if theirs, err = exchange(parent, temp, name, now, &have); err != nil {
 		return fail(err)
 	}
+	out.Done = true
 	_ = parent.unlink(temp, 0)
+	if err := r.restored(parent, dst, path); err != nil {
+		return fail(fmt.Errorf("%w; the file was restored", sys.Bare(err)))
+	}
+	return out, nil
+}
+
+// restored brings the name of a restored file to disk, and notes that the file is there.
+func (r *Registry) restored(parent *dir, dst *os.File, path string) error {
 	if err := parent.sync(); err != nil {
-		return fail(err)
+		return err
 	}
 	st, err := sys.Regular(dst)
 	if err != nil {
-		return fail(err)
+		return err
 	}
-	return out, r.append(&op{Files: []fileOp{{Path: text(path), Time: nanos(r.now()), There: true, Modified: st.Mtim.Nano(), Mode: st.Mode & 0o777}}})
+	return r.append(&op{Files: []fileOp{{Path: text(path), Time: nanos(r.now()), There: true, Modified: st.Mtim.Nano(), Mode: st.Mode & 0o777}}})
 }
 
 // giveName gives a file without a name one, and flushes it: btrfs flushed nothing of it before.
@@ -254,53 +266,6 @@ func createIn(parent *dir, name string) (f *os.File, named bool, err error) {
 
 // errMoved is the error of a restoration whose target changed meanwhile.
 var errMoved = errors.New("it changed meanwhile, and nothing was done")
-
-// makeParents opens the directory of path, step by step without following links. It makes missing directories.
-func makeParents(path string) (*dir, error) {
-	fd, err := unix.Open("/", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	d := newDir(fd, "/")
-	for name := range strings.SplitSeq(strings.Trim(filepath.Dir(path), "/"), "/") {
-		if name == "" {
-			continue
-		}
-		next, err := openat(d.fd, name, unix.O_PATH|unix.O_DIRECTORY, 0)
-		if err == unix.ENOENT {
-			next, err = makeIn(d, name)
-		}
-		if err != nil {
-			d.close()
-			return nil, wrap("open directory", filepath.Join(d.path, name), err)
-		}
-		d.fd.Close()
-		d.fd, d.path = next, filepath.Join(d.path, name)
-	}
-	// A descriptor that can be flushed.
-	last, err := openat(d.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	d.close()
-	if err != nil {
-		return nil, wrap("open directory", d.path, err)
-	}
-	return &dir{last, d.path}, nil
-}
-
-// makeIn makes a directory, waits until its name is on disk, and opens it.
-func makeIn(d *dir, name string) (sys.FD, error) {
-	if err := sys.Mkdir(int(d.fd), name, 0o777); err != nil && err != unix.EEXIST {
-		return 0, err
-	}
-	up, err := openat(d.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err == nil {
-		err = sys.Fsync(int(up))
-		up.Close()
-	}
-	if err != nil && err != unix.EACCES { // a directory that may not be listed cannot be flushed
-		return 0, err
-	}
-	return openat(d.fd, name, unix.O_PATH|unix.O_DIRECTORY, 0)
-}
 
 // openCurrent opens the present file at name. Nil: there is none.
 func openCurrent(parent *dir, name string) (*os.File, unix.Stat_t, error) {
@@ -388,31 +353,40 @@ func dress(dst *os.File, parent *dir, v Version, had bool, have *unix.Stat_t) er
 	return sys.Bare(dst.Chmod(v.Mode.Perm()))
 }
 
-// exchange swaps temp and name, if name is still the file that was saved. theirs says that temp is a file of another
-// program that could not be put back.
-func exchange(parent *dir, temp, name string, have *unix.Stat_t) (theirs bool, err error) {
-	same := func(at string) bool {
+// exchange swaps temp and name, if name is still the file now, which was saved; nil: nothing was there. theirs says that
+// temp is a file of another program that could not be put back.
+func exchange(parent *dir, temp, name string, now *os.File, have *unix.Stat_t) (theirs bool, err error) {
+	if now == nil {
+		return false, sys.RenameNew(int(parent.fd), temp, int(parent.fd), name)
+	}
+	same := func(at string) error {
 		st, err := parent.lstat(at)
-		return err == nil && st.Dev == have.Dev && st.Ino == have.Ino && st.Size == have.Size && st.Mtim == have.Mtim
+		if err == nil && (st.Dev != have.Dev || st.Ino != have.Ino || st.Size != have.Size || st.Mtim != have.Mtim) || err == unix.ENOENT {
+			err = errMoved
+		}
+		return err
 	}
 	swap := func() error {
 		return sys.Renameat2(int(parent.fd), temp, int(parent.fd), name, unix.RENAME_EXCHANGE)
 	}
 	err = swap()
 	if err == unix.EINVAL { // some file systems cannot exchange names
-		if !same(name) {
-			return false, errMoved
+		if err := same(name); err != nil {
+			return false, err
 		}
 		return false, unix.Renameat(int(parent.fd), temp, int(parent.fd), name)
 	}
 	if err == unix.ENOENT {
 		return false, errMoved
 	}
-	if err != nil || same(temp) {
+	if err != nil {
 		return false, err
 	}
-	if err = swap(); err != nil {
-		return true, fmt.Errorf("%w (%s has what another program wrote meanwhile)", err, temp)
+	if err = same(temp); err == nil {
+		return false, nil
 	}
-	return false, errMoved
+	if serr := swap(); serr != nil {
+		return true, fmt.Errorf("%w (%s can have what another program wrote meanwhile)", serr, temp)
+	}
+	return false, err
 }

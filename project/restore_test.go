@@ -3,6 +3,7 @@
 package project
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -81,20 +82,19 @@ func restorer(at string) int {
 	return 0
 }
 
-// restoreStruck has a helper restore d/a, and strikes it.
-func restoreStruck(t *testing.T, p *place, plan strike.Plan) strike.Result {
+// restoreStruck has a helper restore a file, and strikes it. It returns what the helper said.
+func restoreStruck(t *testing.T, p *place, path string, plan strike.Plan) (strike.Result, string) {
 	t.Helper()
 	c := exec.Command("/proc/self/exe")
-	c.Env = append(os.Environ(), restorerEnv+"="+strings.Join([]string{p.o.Dir, p.o.Cache, p.at("d/a")}, ":"))
-	if plan.Do != strike.Fail {
-		c.Stderr = os.Stderr
-	}
+	c.Env = append(os.Environ(), restorerEnv+"="+strings.Join([]string{p.o.Dir, p.o.Cache, p.at(path)}, ":"))
+	var said bytes.Buffer
+	c.Stderr = &said
 	r, err := strike.Run(c, plan)
 	if errors.Is(err, strike.ErrNotPermitted) {
 		testenv.Skip(t, "ptrace", err.Error())
 	}
 	p.must(err)
-	return r
+	return r, said.String()
 }
 
 // TestRestoreAgain lets a restoration fail, or kills it, when it has saved the present version. That one is then the
@@ -109,7 +109,7 @@ func TestRestoreAgain(t *testing.T) {
 		return p
 	}
 	var calls []strike.Call
-	restoreStruck(t, ready(), strike.Plan{Trace: func(_ int, c strike.Call) { calls = append(calls, c) }})
+	restoreStruck(t, ready(), "d/a", strike.Plan{Trace: func(_ int, c strike.Call) { calls = append(calls, c) }})
 	last := slices.IndexFunc(calls, func(c strike.Call) bool {
 		return strings.HasPrefix(c.Name, "rename") && strings.HasPrefix(filepath.Base(c.Files[0]), restorePrefix)
 	})
@@ -118,7 +118,7 @@ func TestRestoreAgain(t *testing.T) {
 	}
 	for _, do := range []strike.Action{strike.Kill, strike.Fail} {
 		p := ready()
-		if r := restoreStruck(t, p, strike.Plan{At: last + 1, Do: do}); r.Call.Name != calls[last].Name || r.ExitCode == 0 {
+		if r, _ := restoreStruck(t, p, "d/a", strike.Plan{At: last + 1, Do: do}); r.Call.Name != calls[last].Name || r.ExitCode == 0 {
 			t.Fatalf("%v: %+v", do, r)
 		}
 		p.reopen()
@@ -150,9 +150,9 @@ func TestRestoreStruck(t *testing.T) {
 		if k == 0 {
 			plan = strike.Plan{Trace: func(_ int, c strike.Call) { whole, calls = append(whole, c.Name), append(calls, c) }}
 		}
-		r := restoreStruck(t, p, plan)
+		r, said := restoreStruck(t, p, "d/a", plan)
 		if k == 0 && r.ExitCode != 0 {
-			t.Fatalf("%+v", r)
+			t.Fatalf("%+v: %s", r, said)
 		}
 		named := slices.Index(whole, "linkat") + 1
 		if named == 0 {
@@ -183,6 +183,56 @@ func TestRestoreStruck(t *testing.T) {
 		if text := p.read(p.at("d/a")); text != "two" && text != "one" {
 			t.Errorf("killed at call %d, %s: then the file is %q", k, r.Call, text)
 		}
+	}
+}
+
+// TestRestoreDirectoriesStruck lets each system call of a restoration fail that also makes directories, and kills it
+// there. The file is restored, or none of the directories is left, at the latest when the registry is opened again. A
+// restoration that returns an error says so if the file is there.
+func TestRestoreDirectoriesStruck(t *testing.T) {
+	ready := func() *place {
+		p := newPlace(t)
+		p.tree("d/e/f/a: one", "d/other: o")
+		p.scan()
+		p.record(Execution{}, p.change(Deleted, "d/e/f/a"))
+		p.must(os.RemoveAll(p.at("d/e")))
+		p.must(p.Close())
+		return p
+	}
+	var calls []strike.Call
+	if r, said := restoreStruck(t, ready(), "d/e/f/a", strike.Plan{Trace: func(_ int, c strike.Call) { calls = append(calls, c) }}); r.ExitCode != 0 {
+		t.Fatalf("%+v: %s", r, said)
+	}
+	noted := slices.IndexFunc(calls, func(c strike.Call) bool { return c.Name == "symlinkat" }) + 1
+	failed, restored := 0, 0
+	for k := range calls {
+		for _, do := range []strike.Action{strike.Fail, strike.Kill, strike.KillAfter} {
+			p := ready()
+			r, said := restoreStruck(t, p, "d/e/f/a", strike.Plan{At: k + 1, Do: do})
+			if do != strike.Fail {
+				p.reopen()
+				p.Recover()
+			}
+			_, missing := os.Lstat(p.at("d/e"))
+			_, err := os.Lstat(p.at("d/e/f/a"))
+			names, _ := os.ReadDir(p.at("d/e/f"))
+			switch {
+			case len(names) > 1, err == nil && p.read(p.at("d/e/f/a")) != "one":
+				t.Errorf("%v at %d, %s: there is %v", do, k+1, r.Call, names)
+			case err != nil && missing == nil && (do == strike.Fail || k >= noted):
+				t.Errorf("%v at %d, %s: a directory is left: %s", do, k+1, r.Call, said)
+			case do == strike.Fail && (err == nil) != (r.ExitCode == 0 || strings.Contains(said, "the file was restored")):
+				t.Errorf("%v at %d, %s: %s, and it said: %d %s", do, k+1, r.Call, names, r.ExitCode, said)
+			}
+			if do == strike.Fail && r.ExitCode != 0 {
+				if failed++; err == nil {
+					restored++
+				}
+			}
+		}
+	}
+	if failed == 0 || restored == 0 {
+		t.Errorf("%d failed, %d of them when the file was there", failed, restored)
 	}
 }
 

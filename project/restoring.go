@@ -26,8 +26,9 @@ type restoring struct {
 	Dir  text       `json:"dir"`
 	Name text       `json:"name"`
 	Temp text       `json:"temp"`
-	New  uint64     `json:"new"`           // the inode of what is restored
-	Old  *replacing `json:"old,omitempty"` // nil: there was no file
+	New  uint64     `json:"new"`            // the inode of what is restored
+	Old  *replacing `json:"old,omitempty"`  // nil: there was no file
+	Made []uint64   `json:"made,omitempty"` // the inodes of the directories that were made: Dir, and those above it
 }
 
 // replacing is the file that was there, of which a copy was kept.
@@ -41,9 +42,9 @@ func (o *replacing) is(st *unix.Stat_t) bool {
 	return o != nil && o.Ino == st.Ino && o.Size == st.Size && o.Mtime == st.Mtim.Nano()
 }
 
-// noteRestoring notes that dst will be temp in parent, and replace now, whose state is have. Now can be nil. Call done
-// when temp is gone. A path that is too long for a note is no error.
-func (r *Registry) noteRestoring(parent *dir, name, temp string, dst, now *os.File, have *unix.Stat_t) (done func(), err error) {
+// noteRestoring notes that dst will be temp in parent, and replace now, whose state is have; now can be nil. For this,
+// made were made. Call done when temp is gone. A path that is too long for a note is no error.
+func (r *Registry) noteRestoring(parent *dir, made madeDirs, name, temp string, dst, now *os.File, have *unix.Stat_t) (done func(), err error) {
 	done = func() {}
 	d, err := r.directory(true)
 	if err != nil {
@@ -53,7 +54,7 @@ func (r *Registry) noteRestoring(parent *dir, name, temp string, dst, now *os.Fi
 	if err != nil {
 		return done, err
 	}
-	note := restoring{Dir: text(parent.path), Name: text(name), Temp: text(temp), New: st.Ino}
+	note := restoring{Dir: text(parent.path), Name: text(name), Temp: text(temp), New: st.Ino, Made: made.inodes()}
 	if now != nil {
 		note.Old = &replacing{have.Ino, have.Size, have.Mtim.Nano()}
 	}
@@ -114,8 +115,21 @@ func finishRestorations(d *dir) {
 	}
 }
 
-// finish removes the temporary file, unless it is what another program wrote. That is put back where it was.
+// finish removes what the restoration left. Nil: the note is no longer needed.
 func (n restoring) finish() error {
+	if err := n.finishFile(); err != nil || len(n.Made) == 0 || !clean(string(n.Dir)) {
+		return err
+	}
+	made, err := findMade(string(n.Dir), n.Made)
+	if err == nil {
+		made.remove()
+	}
+	made.close()
+	return err
+}
+
+// finishFile removes the temporary file, unless it is what another program wrote. That is put back where it was.
+func (n restoring) finishFile() error {
 	dirPath, name, temp := string(n.Dir), string(n.Name), string(n.Temp)
 	if !clean(dirPath) || filepath.Base(name) != name || filepath.Base(temp) != temp || !strings.HasPrefix(temp, restorePrefix) {
 		return nil

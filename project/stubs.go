@@ -93,6 +93,8 @@ func (*Registry) Record(ctx context.Context, e Execution, changes []Change, orig
 	return *new(Recorded), linuxonly.Error("project.Registry.Record")
 }
 
+func (*Registry) Recover() {}
+
 func (*Registry) Restore(ctx context.Context, v Version, path string) (Restored, error) {
 	return *new(Restored), linuxonly.Error("project.Registry.Restore")
 }

@@ -71,6 +71,7 @@ func cmdDiff(args []string) int {
 	if f.stat && f.nameStatus || f.stat && f.patch || f.nameStatus && f.patch {
 		return console.Fail(usage.Errorf("diff", "--stat, --name-status and --patch exclude each other"))
 	}
+	finishRestorations()
 	id, paths, err := sessionArg(rest)
 	if err != nil {
 		return console.Fail(err)

@@ -183,6 +183,7 @@ func examine() (stateReport, error) {
 		return r, err
 	}
 	r.Dir = dir
+	finishRestorations()
 	for found, err := range overlay.Recover("") {
 		if found.ID == "" {
 			break // listing says why

@@ -7,15 +7,24 @@ import (
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/overlay"
+	"github.com/nsrun/nsrun/project"
 )
 
 // tellRecovered finishes or rolls back interrupted operations, which opening a session does as well, and says so.
 func tellRecovered() {
+	finishRestorations()
 	for r, err := range overlay.Recover("") {
 		if text := recoveredText(r, err); text != "" {
 			console.Say("%s", text)
 		}
 	}
+}
+
+// finishRestorations removes what an interrupted nsrun restore left in a project.
+func finishRestorations() {
+	reg := project.Open(project.Options{})
+	reg.Recover()
+	_ = reg.Close()
 }
 
 // recoveredText says what became of an interrupted session. Empty: there is nothing to say.

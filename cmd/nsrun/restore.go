@@ -138,9 +138,9 @@ func cmdRestore(args []string) int {
 	done, err := reg.Restore(ctx, v, to)
 	stop()
 	if err != nil {
-		return console.Fail(err)
+		status = console.Fail(err)
 	}
-	if !o.quiet {
+	if done.Done && !o.quiet {
 		if o.date+o.from == "" && slices.ContainsFunc(versions, func(newer project.Version) bool { return newer.Time.After(v.Time) }) {
 			console.Say("there are newer versions of %s (try: nsrun restore --list %s)", escape.Quote(path), escape.Quote(path))
 		}
@@ -150,7 +150,7 @@ func cmdRestore(args []string) int {
 		}
 		console.Say("%s", text)
 	}
-	return 0
+	return status
 }
 
 // discardedWith is the newest session that changed something at a path, was discarded, and can be taken back; or empty.

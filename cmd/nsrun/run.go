@@ -93,7 +93,10 @@ func (r *runner) all() int {
 	}()
 	n.Preload()
 	r.beginNotify()
-	if !resumes && !r.o.direct {
+	switch {
+	case r.o.direct:
+		r.registry.Recover()
+	case !resumes:
 		tellRecovered()
 	}
 	if !r.o.direct && console.IsTerminal(os.Stderr) {

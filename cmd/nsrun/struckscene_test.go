@@ -233,6 +233,16 @@ func (p *struckPlace) kept(t *testing.T, text string) (found bool) {
 	return found
 }
 
+// has reports whether a file of the project has this text.
+func (p *struckPlace) has(t *testing.T, name, text string) bool {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(p.project, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b) == text
+}
+
 // litter is what a commit may leave in a project for a moment.
 func (p *struckPlace) litter(t *testing.T) (list []string) {
 	t.Helper()

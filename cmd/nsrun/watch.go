@@ -53,6 +53,7 @@ func cmdWatch(args []string) int {
 	if len(dirs) == 0 {
 		return console.Fail(usage.Errorf("watch", "takes a directory"))
 	}
+	finishRestorations()
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	w, err := fanotify.New(fanotify.Options{Roots: dirs, Engine: o.engine})
