@@ -353,8 +353,8 @@ func dress(dst *os.File, parent *dir, v Version, had bool, have *unix.Stat_t) er
 	return sys.Bare(dst.Chmod(v.Mode.Perm()))
 }
 
-// exchange swaps temp and name, if name is still the file now, which was saved; nil: nothing was there. theirs says that
-// temp is a file of another program that could not be put back.
+// exchange swaps temp and name, if name is still the file now, which was saved; nil: nothing was there. theirs says
+// that temp is a file of another program that could not be put back.
 func exchange(parent *dir, temp, name string, now *os.File, have *unix.Stat_t) (theirs bool, err error) {
 	if now == nil {
 		return false, sys.RenameNew(int(parent.fd), temp, int(parent.fd), name)
