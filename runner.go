@@ -115,14 +115,14 @@ func (r *Runner) Session() *overlay.Session {
 }
 
 // Commit commits what the commands of a Runner with Keep have changed; the next command begins another session. On an
-// error the session stays, unless it is a *RecordError: then it was committed. If there was no command yet, nothing is
-// done; after Close the error is ErrClosed.
+// error the session stays, unless it is a *RecordError or overlay.Done reports true: then it was committed. If there
+// was no command yet, nothing is done; after Close the error is ErrClosed.
 func (r *Runner) Commit(ctx context.Context, o overlay.CommitOptions) error {
 	return r.decide(ctx, func(s *overlay.Session) (recorded, err error) {
-		if err := s.CommitWith(ctx, o); err != nil {
-			return nil, err
+		if err = s.CommitWith(ctx, o); err == nil || overlay.Done(err) {
+			recorded = r.committed(ctx, s)
 		}
-		return r.committed(ctx, s), nil
+		return recorded, err
 	})
 }
 
@@ -130,10 +130,10 @@ func (r *Runner) Commit(ctx context.Context, o overlay.CommitOptions) error {
 // there was no command yet, nothing is done; after Close the error is ErrClosed.
 func (r *Runner) Discard(ctx context.Context) error {
 	return r.decide(ctx, func(s *overlay.Session) (recorded, err error) {
-		if err := s.Discard(); err != nil {
-			return nil, err
+		if err = s.Discard(); err == nil || overlay.Done(err) {
+			recorded = r.discarded(ctx, s.ID())
 		}
-		return r.discarded(ctx, s.ID()), nil
+		return recorded, err
 	})
 }
 
@@ -154,20 +154,20 @@ func (r *Runner) decide(ctx context.Context, f func(*overlay.Session) (recorded,
 		return nil
 	}
 	recorded, err := f(s)
-	if err != nil {
+	if err != nil && !overlay.Done(err) {
 		return err
 	}
 	if recorded != nil {
 		recorded = &RecordError{recorded}
 	}
 	if s.State() == overlay.Kept {
-		return recorded // a part was committed
+		return cmp.Or(err, recorded) // a part was committed
 	}
 	r.mu.Lock()
 	r.session = nil
 	r.mu.Unlock()
 	r.tidy()
-	return cmp.Or(s.Close(), recorded)
+	return cmp.Or(err, s.Close(), recorded)
 }
 
 // Close ends the use of a Runner. It waits for commands that share a session (Keep), but not for others, and for the

@@ -188,7 +188,9 @@ func (x *Execution) settle(gaveUp bool) error {
 		return nil
 	case after == Discard:
 		err := x.retire()
-		x.note(NoticeRecord, r.discarded(ctx, s.ID()))
+		if err == nil {
+			x.note(NoticeRecord, r.discarded(ctx, s.ID()))
+		}
 		return err
 	case after == Commit && !gaveUp:
 		err := s.CommitWith(ctx, overlay.CommitOptions{
@@ -200,6 +202,10 @@ func (x *Execution) settle(gaveUp bool) error {
 		}
 		if err != nil {
 			res.Held = nil // it is kept with all the others
+			if overlay.Done(err) {
+				res.State = overlay.Committed
+				x.note(NoticeRecord, r.committed(ctx, s))
+			}
 			if _, applied := errors.AsType[*overlay.CommitError](err); !applied {
 				_ = x.preserve(ctx)
 			}

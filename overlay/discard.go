@@ -39,23 +39,25 @@ func (s *Session) end(good bool) error {
 	if !good && s.meta.State == store.Kept {
 		m := *s.meta
 		m.State, m.Thrown = store.Discarded, true
-		err := s.setMeta(&m, new(tree.Flusher))
+		err := s.decideMeta(&m, wasDiscarded)
 		if err == nil {
 			return nil
 		}
-		if s.meta.State == store.Discarded { // the disk is not full, but this may not be on it
-			return &Error{Op: op, Path: s.path, Err: fmt.Errorf("%w; it was discarded", err)}
-		}
-		if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
+		if Done(err) || !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
 			return &Error{Op: op, Path: s.path, Err: err}
 		}
 		// The disk may be full of what is to be discarded.
 	}
 	if err := s.discard(); err != nil {
+		if s.meta.State == store.Discarded {
+			err = &doneError{err, wasDiscarded}
+		}
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
 	return nil
 }
+
+const wasDiscarded = "it was discarded"
 
 // discard discards for good what the session wrote. One rename decides it; that needs no space on a full disk.
 func (s *Session) discard() error {

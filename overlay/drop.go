@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/nsrun/nsrun/overlay/internal/store"
-	"github.com/nsrun/nsrun/overlay/internal/tree"
 	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
@@ -79,7 +78,7 @@ func (s *Session) Drop(ctx context.Context, paths ...string) error {
 		}
 	}
 	m.Dropped = append(slices.Clone(m.Dropped), d)
-	if err := s.setMeta(&m, new(tree.Flusher)); err != nil {
+	if err := s.decideMeta(&m, "it was dropped"); err != nil {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
 	return nil

@@ -267,6 +267,25 @@ func (e *CommitError) Error() string {
 
 func (e *CommitError) Unwrap() error { return e.Err }
 
+// Done reports whether a commit, an undo, a drop or a discard was done although it returned err: then err is about what
+// comes after it, as the wait until it is on disk.
+func Done(err error) bool {
+	if c, ok := errors.AsType[*CommitError](err); ok {
+		return !c.perhaps
+	}
+	_, ok := errors.AsType[*doneError](err)
+	return ok
+}
+
+// A doneError is an error of what was done; what says that.
+type doneError struct {
+	err  error
+	what string
+}
+
+func (e *doneError) Error() string { return e.err.Error() + "; " + e.what }
+func (e *doneError) Unwrap() error { return e.err }
+
 // ErrNoCommit is what Undo wraps if there is nothing to take back.
 var ErrNoCommit = errors.New("nothing to take back")
 

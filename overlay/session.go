@@ -291,6 +291,16 @@ func (s *Session) setMeta(m *store.Meta, before *tree.Flusher) error {
 	return err
 }
 
+// decideMeta is setMeta for what decides on the session's changes: what says what is done from then on, also if it may
+// not be on disk.
+func (s *Session) decideMeta(m *store.Meta, what string) error {
+	err := s.setMeta(m, new(tree.Flusher))
+	if err != nil && s.meta == m {
+		return &doneError{err, what}
+	}
+	return err
+}
+
 // setLoaded makes m, which is on disk already, the session's data.
 func (s *Session) setLoaded(m *store.Meta) {
 	s.mu.Lock()

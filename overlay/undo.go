@@ -24,7 +24,7 @@ import (
 //
 // If somebody has since changed in the project what the commit changed, the error is a
 // *ConflictError, and nothing is done, unless o.Force is set. As with Commit, nothing was done
-// after any error except a *CommitError.
+// after any error except a *CommitError and one of which Done reports true.
 func (s *Session) Undo(ctx context.Context, o UndoOptions) (err error) {
 	const op = "undo"
 	defer func() { err = s.public(op, err) }()
@@ -196,7 +196,7 @@ func (s *Session) revive(m *store.Meta) error {
 		packed.Close()
 	}
 	if err == nil {
-		err = s.setMeta(m, new(tree.Flusher))
+		err = s.decideMeta(m, "it was taken back")
 	}
 	if err != nil {
 		return &Error{Op: "undo", Path: s.path, Err: err}

@@ -106,10 +106,12 @@ func cmdCommit(args []string) int {
 		console.Say("nothing was done")
 		return console.ExitFailed
 	}
+	if err == nil || overlay.Done(err) {
+		record.Commit(s)
+	}
 	if err != nil {
 		return failDecision("commit", err, s)
 	}
-	record.Commit(s)
 	if !o.quiet {
 		sayCommittedLater(s, before)
 	}

@@ -46,10 +46,11 @@ func cmdDiscard(args []string) int {
 		}
 		if err != nil {
 			status = console.Fail(err)
-			continue
 		}
-		record.Discard(s.ID())
-		if !quiet {
+		if err == nil || overlay.Done(err) {
+			record.Discard(s.ID())
+		}
+		if err == nil && !quiet {
 			console.Say("discarded %s%s", s.ID(), hint)
 		}
 	}

@@ -43,10 +43,12 @@ func cmdDrop(args []string) int {
 	}
 	defer s.Close()
 	dropped, err := record.DropChanges(context.Background(), s, paths...)
+	if err == nil || overlay.Done(err) {
+		record.Drop(s, dropped)
+	}
 	if err != nil {
 		return failDecision("drop", err, s)
 	}
-	record.Drop(s, dropped)
 	if !quiet {
 		switch s.State() {
 		case overlay.Kept:

@@ -119,6 +119,10 @@ func (r *runner) commitChanges() error {
 	}
 	if err != nil {
 		r.held = nil
+		if overlay.Done(err) {
+			r.state = overlay.Committed.String()
+			record.Commit(r.session)
+		}
 		if _, applied := errors.AsType[*overlay.CommitError](err); applied {
 			return err
 		}
@@ -149,15 +153,16 @@ func (r *runner) discardChanges() error {
 	if r.o.discard { // which was said beforehand: nobody has anything to miss
 		end, hint = r.session.Erase, func(*overlay.Session) string { return "" }
 	}
-	if err := end(); err != nil {
+	err := end()
+	if err != nil && !overlay.Done(err) {
 		return err
 	}
 	r.state = overlay.Discarded.String()
 	record.Discard(r.session.ID())
-	if !r.o.quiet {
+	if err == nil && !r.o.quiet {
 		console.Say("discarded %s%s", console.Plural(len(r.changes), "change"), hint(r.session))
 	}
-	return nil
+	return err
 }
 
 // left is how many changes a commit left: those that were held back, and directories that contain nothing else.

@@ -85,7 +85,7 @@ type struckTrial struct {
 	struckVerb
 	base, bin, engine string
 	was, done         struckState
-	calls             []string // names
+	calls             []strike.Call
 }
 
 func (tr *struckTrial) prepared(t *testing.T) *struckPlace {
@@ -132,7 +132,7 @@ func (tr *struckTrial) run(t *testing.T) {
 	if tr.was, err = p.state(t); err != nil {
 		t.Fatal(err)
 	}
-	r, out := tr.strike(t, p, strike.Plan{Trace: func(_ int, c strike.Call) { tr.calls = append(tr.calls, c.Name) }})
+	r, out := tr.strike(t, p, strike.Plan{Trace: func(_ int, c strike.Call) { tr.calls = append(tr.calls, c) }})
 	if r.ExitCode != 0 {
 		t.Fatalf("%s: %+v %s", tr.verb, r, out)
 	}
@@ -152,8 +152,8 @@ var struckErrnos = []unix.Errno{unix.EIO, unix.ENOSPC, unix.ENOMEM, unix.EMFILE,
 // each errno.
 func (tr *struckTrial) points() (list []strike.Plan) {
 	at := map[string][]int{}
-	for i, name := range tr.calls {
-		at[name] = append(at[name], i+1)
+	for i, c := range tr.calls {
+		at[c.Name] = append(at[c.Name], i+1)
 	}
 	for _, calls := range at {
 		for _, i := range slices.Compact([]int{0, len(calls) / 4, len(calls) / 2, len(calls) * 3 / 4, len(calls) - 1}) {
@@ -184,8 +184,7 @@ func (tr *struckTrial) judge(t *testing.T, p *struckPlace, plan strike.Plan, r s
 	}
 	fromWas, fromDone := tr.differs(now, tr.was), tr.differs(now, tr.done)
 	done, heldBack := len(fromDone) == 0, r.ExitCode == 0 && strings.Contains(out, "held back")
-	// After an error of a flush it is not known what is on the disk.
-	told := strings.Contains(out, "in the project already") || strings.Contains(out, "the commit was taken back") || strings.Contains(out, "it was discarded") || r.Call.Name == "fsync"
+	told := saysDone(out)
 	switch {
 	case heldBack: // since it is not known whether it runs later, and it says so
 		return wrong
@@ -201,6 +200,9 @@ func (tr *struckTrial) judge(t *testing.T, p *struckPlace, plan strike.Plan, r s
 	if later := tr.differs(struckState{at, now.sessions}, now); !r.Killed && len(later) > 0 && !strings.Contains(out, "next command") {
 		note("the next command changed the project: %s", few(later))
 	}
+	if !r.Killed && !strings.Contains(out, "registry: ") {
+		wrong = append(wrong, p.unlogged(t)...)
+	}
 	wrong = append(wrong, tr.goOn(t, p, done, plan.Errno)...)
 	if l := p.litter(t); len(l) > 0 {
 		note("left: %q", l)
@@ -209,6 +211,13 @@ func (tr *struckTrial) judge(t *testing.T, p *struckPlace, plan strike.Plan, r s
 		note("what the owner wrote is lost")
 	}
 	return wrong
+}
+
+// saysDone reports whether what a verb said is an error of what it has done.
+func saysDone(out string) bool {
+	return slices.ContainsFunc([]string{"in the project already", "the commit was taken back", "; it was "}, func(text string) bool {
+		return strings.Contains(out, text)
+	})
 }
 
 // goOn does the verb, unless it is done, and takes it back.

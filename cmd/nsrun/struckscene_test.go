@@ -233,6 +233,26 @@ func (p *struckPlace) kept(t *testing.T, text string) (found bool) {
 	return found
 }
 
+// unlogged says where nsrun log does not know what became of a session.
+func (p *struckPlace) unlogged(t *testing.T) (wrong []string) {
+	t.Helper()
+	type state struct{ Session, State string }
+	list := func(line string) (list []state) {
+		status, out := p.do(t, line)
+		if err := json.Unmarshal([]byte(out), &list); err != nil || status != 0 {
+			t.Fatalf("%s: %d %v %s", line, status, err, out)
+		}
+		return list
+	}
+	logged := list("log --json")
+	for _, s := range list("ls --all --json") {
+		if !slices.Contains(logged, s) {
+			wrong = append(wrong, fmt.Sprintf("session %s is %s, and the log has %v", s.Session, s.State, logged))
+		}
+	}
+	return wrong
+}
+
 // has reports whether a file of the project has this text.
 func (p *struckPlace) has(t *testing.T, name, text string) bool {
 	t.Helper()

@@ -68,7 +68,7 @@ func cmdUndo(args []string) int {
 	err = s.Undo(ctx, overlay.UndoOptions{Force: o.force, Progress: bar.Progress()})
 	stop()
 	bar.End()
-	if err != nil {
+	if err != nil && !overlay.Done(err) {
 		return failDecision("undo", err, s)
 	}
 	if deed != overlay.CommitDeed {
@@ -80,6 +80,9 @@ func cmdUndo(args []string) int {
 	}
 	if cerr == nil { // else the registry learns it from the next scan
 		record.Undo(s, committed)
+	}
+	if err != nil {
+		return failDecision("undo", err, s)
 	}
 	if dirs, err := s.Aside(); o.force && !o.quiet && err == nil && len(dirs) > 0 {
 		console.Say("later changes are kept in %s", escape.Quote(dirs[len(dirs)-1]))

@@ -60,6 +60,10 @@ type Plan struct {
 	// Alone counts the calls of the program itself, and none of processes that it starts. False: all count.
 	Alone bool
 
+	// Only counts the calls alone of which it reports true, so that a number means the same in each run where threads
+	// take turns. Nil: all count.
+	Only func(Call) bool
+
 	// Trace is called with every call that counts, and its number. Nil: it is not.
 	Trace func(k int, c Call)
 }
@@ -289,6 +293,9 @@ func (t *tracer) entered(tid int, th *thread) error {
 	c := f.read(tid, args)
 	k := f.of(c, args)
 	if k == 0 || k == opens && !t.plan.Opens || k == look && !t.plan.Looks {
+		return t.resume(tid, 0)
+	}
+	if t.plan.Only != nil && !t.plan.Only(c) {
 		return t.resume(tid, 0)
 	}
 	t.result.Calls++

@@ -169,6 +169,8 @@ func TestStrike(t *testing.T) {
 		{"stays full, but a mode needs no room", Plan{At: 6, Do: Fail, Errno: unix.ENOSPC, Stay: true}, 7, "fchmodat", false, 0, "1 5 after before", "done"},
 		{"stays broken", Plan{At: 6, Do: Fail, Errno: unix.EROFS, Stay: true}, 6, "fchmodat", false, 1, "1 2 5 before", "read-only file system"},
 		{"an open fails", Plan{At: 7, Do: Fail, Opens: true}, 7, "openat", false, 1, "1 2 5 before", "input/output error"},
+		{"only some", Plan{At: 2, Do: Fail, Only: func(c Call) bool { return strings.HasSuffix(c.Name, "at") }}, 2, "symlinkat", false, 1, "1 before", "input/output error"},
+		{"only one", Plan{At: 1, Do: Fail, Only: func(c Call) bool { return c.Name == "unlinkat" }}, 1, "unlinkat", false, 1, "1 2 5 before", "input/output error"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var names []string

@@ -48,7 +48,8 @@ func Undo(s *overlay.Session, changes []overlay.Change) {
 	Tell(func(ctx context.Context, reg nsrunlib.Registry) error { return reg.Undone(ctx, s.ID(), changes) })
 }
 
-// DropChanges takes what is at the paths out of a session, and returns it for registerDrop.
+// DropChanges takes what is at the paths out of a session, and returns it for Drop, also with an error after which that
+// is done (overlay.Done).
 // Where it could not be listed the registry learns it from the next scan.
 func DropChanges(ctx context.Context, s *overlay.Session, paths ...string) (dropped []overlay.Change, err error) {
 	type place struct{ root, path string }
@@ -58,7 +59,8 @@ func DropChanges(ctx context.Context, s *overlay.Session, paths ...string) (drop
 		lerr = cmp.Or(lerr, err)
 		dropped = append(dropped, c)
 	}
-	if err := s.Drop(ctx, paths...); err != nil {
+	err = s.Drop(ctx, paths...)
+	if err != nil && !overlay.Done(err) {
 		return nil, err
 	}
 	if s.State() == overlay.Kept {
@@ -68,9 +70,9 @@ func DropChanges(ctx context.Context, s *overlay.Session, paths ...string) (drop
 		}
 	}
 	if lerr != nil {
-		return nil, nil
+		return nil, err
 	}
-	return slices.DeleteFunc(dropped, func(c overlay.Change) bool { return left[place{c.Root, c.Path}] }), nil
+	return slices.DeleteFunc(dropped, func(c overlay.Change) bool { return left[place{c.Root, c.Path}] }), err
 }
 
 // Drop tells the registry that changes were taken out of a session.

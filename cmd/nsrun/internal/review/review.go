@@ -221,9 +221,10 @@ func (r *reviewer) apply() {
 		defer r.screen.Guard()
 		var res result
 		if len(choice.commit) > 0 {
-			if res.err = r.s.CommitWith(ctx, o); res.err == nil {
+			res.err = r.s.CommitWith(ctx, o)
+			res.registered = res.err == nil || overlay.Done(res.err)
+			if res.err == nil {
 				res.committed = commit
-				res.registered = true
 			} else if c, ok := errors.AsType[*overlay.ConflictError](res.err); ok {
 				for _, k := range c.Conflicts[:min(len(c.Conflicts), diff.MostConflicts)] {
 					res.details = append(res.details, diff.DetailOf(r.s, k))
@@ -231,7 +232,7 @@ func (r *reviewer) apply() {
 			}
 		}
 		if len(choice.drop) > 0 && res.err == nil {
-			if res.gone, res.err = record.DropChanges(ctx, r.s, choice.drop...); res.err == nil {
+			if res.gone, res.err = record.DropChanges(ctx, r.s, choice.drop...); res.err == nil || overlay.Done(res.err) {
 				res.dropped = drop
 			}
 		}

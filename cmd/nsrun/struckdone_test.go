@@ -1,0 +1,49 @@
+//go:build linux
+
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/strike"
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+// TestDoneIsLogged: a verb may have done its work although the wait for its session's directory fails. Then it says so,
+// and nsrun log knows it.
+func TestDoneIsLogged(t *testing.T) {
+	testenv.NeedNamespaces(t)
+	testenv.Leaks(t, reap)
+	base, bin := fastDir(t), installed(t)
+	for _, v := range struckVerbs {
+		if v.aside || v.name == "commit a part" {
+			continue
+		}
+		tr := &struckTrial{struckVerb: v, base: base, bin: bin, engine: "overlay"}
+		tr.run(t)
+		ends := func(c strike.Call) bool {
+			return c.Name == "fsync" && filepath.Base(filepath.Dir(c.Files[0])) == "sessions"
+		}
+		waits := 0
+		for _, c := range tr.calls {
+			if ends(c) {
+				waits++
+			}
+		}
+		p := tr.prepared(t)
+		plan := strike.Plan{At: waits, Do: strike.Fail, Errno: unix.EIO, Only: ends}
+		r, out := tr.strike(t, p, plan)
+		wrong := tr.judge(t, p, plan, r, out)
+		if r.Failed != 1 || r.ExitCode <= 0 || !saysDone(out) {
+			wrong = append(wrong, "it does not say that it was done")
+		}
+		if len(wrong) > 0 {
+			t.Errorf("%s, %s fails: status %d: %s\n\t%s", v.name, r.Call, r.ExitCode, out, strings.Join(wrong, "\n\t"))
+		}
+		p.drop(t)
+	}
+}
