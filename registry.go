@@ -118,10 +118,32 @@ func (g Registry) Committed(ctx context.Context, s *overlay.Session) error {
 	return g.Registry.Committed(ctx, s.ID(), s.State() == overlay.Committed, list)
 }
 
-// Undone records that a commit was undone: changes are those that Session.Committed returned before.
-func (g Registry) Undone(ctx context.Context, session string, changes []overlay.Change) error {
+// Undone records that a commit was undone: changes are those that Session.Committed returned before, and does not
+// return now.
+func (g Registry) Undone(ctx context.Context, s *overlay.Session, changes []overlay.Change) error {
+	left, err := s.Committed()
+	if err != nil {
+		return err
+	}
 	list, _ := registryChanges(nil, changes)
-	return g.Registry.Undone(ctx, session, list)
+	return g.Registry.Undone(ctx, s.ID(), len(left) == 0, list)
+}
+
+// Undropped records that a drop or a discard was undone.
+func (g Registry) Undropped(ctx context.Context, s *overlay.Session) error {
+	var changes []overlay.Change
+	for c, err := range s.Changes() {
+		if err != nil {
+			return err
+		}
+		changes = append(changes, c)
+	}
+	done, err := s.Committed()
+	if err != nil {
+		return err
+	}
+	list, err := registryChanges(s, changes)
+	return errors.Join(err, g.Registry.Undropped(ctx, s.ID(), len(done) == 0, list))
 }
 
 // Dropped records that changes were dropped from the session (overlay.Session.Drop).

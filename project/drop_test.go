@@ -53,4 +53,21 @@ func TestDropped(t *testing.T) {
 		}
 	}
 	same("another session", true, false, true, false)
+
+	// An undo takes back the marks of the last drop, and no others.
+	p.must(p.Undropped(ctx, "s", false, []Change{f, g}))
+	same("both are back", false, false, false, false)
+	p.must(p.Dropped(ctx, "s", []Change{f}))
+	record("s", f)
+	p.must(p.Undropped(ctx, "s", false, []Change{f}))
+	same("what was dropped before it was changed again", false, true, false, false, false)
+	p.must(p.Dropped(ctx, "s", []Change{f}))
+	same("again", true, true, false, false, false)
+	p.must(p.Undropped(ctx, "s", false, []Change{f}))
+	same("and back", false, true, false, false, false)
+	for _, e := range p.executions(Filter{Session: "t"}) {
+		if !e.Changes[0].Dropped {
+			t.Error("an undo in one session was noted in another")
+		}
+	}
 }

@@ -102,7 +102,9 @@ type changeRecord struct {
 	OldSize int64  `json:"old_size,omitempty"`
 	Before  text   `json:"before,omitempty"` // a name in the execution's directory
 	Dropped bool   `json:"dropped,omitempty"`
-	Runs    text   `json:"runs,omitempty"`
+	// DroppedAt is the time of that drop, by which its undo knows it.
+	DroppedAt int64 `json:"dropped_at,omitempty"`
+	Runs      text  `json:"runs,omitempty"`
 }
 
 type executionRecord struct {
@@ -251,11 +253,12 @@ type settleOp struct {
 	Time    int64 `json:"time"`
 }
 
-// dropOp is what was taken out of a session.
+// dropOp is what was taken out of a session, or is in it again.
 type dropOp struct {
 	Session text   `json:"session"`
 	Names   []text `json:"names"` // absolute
 	Time    int64  `json:"time"`
+	Back    bool   `json:"back,omitempty"` // it is in the session again
 }
 
 const (

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -282,26 +283,16 @@ func applySettle(tx *bbolt.Tx, s *settleOp, now int64) error {
 // applyDrop marks what was dropped in the execution that changed it last, and in earlier ones
 // that were not committed, not even in part.
 func applyDrop(tx *bbolt.Tx, o *dropOp, now int64) error {
+	if o.Back {
+		return applyUndrop(tx, o, now)
+	}
 	newest := make(map[string]string, len(o.Names)) // name → id of an execution
 	for _, name := range o.Names {
 		newest[string(name)] = ""
 	}
-	each := func(do func(e *executionRecord, i int, name string) bool) error {
-		return inSession(tx, o.Session, func(e *executionRecord) (changed bool) {
-			if later(e.Began, o.Time, now) {
-				return false // it wrote there again
-			}
-			for i, c := range e.Changes {
-				if name := filepath.Join(string(e.Roots[c.Root]), string(c.Path)); !c.Dropped {
-					changed = do(e, i, name) || changed
-				}
-			}
-			return changed
-		})
-	}
 	began := map[string]int64{}
-	err := each(func(e *executionRecord, _ int, name string) bool {
-		if id, ok := newest[name]; ok && (id == "" || e.Began >= began[name]) {
+	err := eachChange(tx, o, now, func(e *executionRecord, c *changeRecord, name string) bool {
+		if id, ok := newest[name]; ok && !c.Dropped && (id == "" || e.Began >= began[name]) {
 			newest[name], began[name] = e.ID, e.Began
 		}
 		return false
@@ -309,13 +300,58 @@ func applyDrop(tx *bbolt.Tx, o *dropOp, now int64) error {
 	if err != nil {
 		return err
 	}
-	return each(func(e *executionRecord, i int, name string) bool {
+	return eachChange(tx, o, now, func(e *executionRecord, c *changeRecord, name string) bool {
 		id, ok := newest[name]
-		if !ok || id != e.ID && (e.State == StatePart || e.State == StateCommitted) {
+		if !ok || c.Dropped || id != e.ID && (e.State == StatePart || e.State == StateCommitted) {
 			return false
 		}
-		e.Changes[i].Dropped = true
+		c.Dropped, c.DroppedAt = true, o.Time
 		return true
+	})
+}
+
+// applyUndrop takes back the marks of a drop: of what the last execution that changed it has as dropped, and in all
+// executions those of the same drop.
+func applyUndrop(tx *bbolt.Tx, o *dropOp, now int64) error {
+	type mark struct {
+		began, at int64
+		dropped   bool
+	}
+	newest := make(map[string]mark, len(o.Names))
+	for _, name := range o.Names {
+		newest[string(name)] = mark{began: math.MinInt64}
+	}
+	err := eachChange(tx, o, now, func(e *executionRecord, c *changeRecord, name string) bool {
+		if m, ok := newest[name]; ok && e.Began >= m.began {
+			newest[name] = mark{e.Began, c.DroppedAt, c.Dropped}
+		}
+		return false
+	})
+	if err != nil {
+		return err
+	}
+	return eachChange(tx, o, now, func(_ *executionRecord, c *changeRecord, name string) bool {
+		m, ok := newest[name]
+		if !ok || !m.dropped || !c.Dropped || c.DroppedAt != m.at || later(c.DroppedAt, o.Time, now) {
+			return false
+		}
+		c.Dropped, c.DroppedAt = false, 0
+		return true
+	})
+}
+
+// eachChange calls do for the changes of the session's executions that began before an op, and stores those executions
+// of which do returns true.
+func eachChange(tx *bbolt.Tx, o *dropOp, now int64, do func(e *executionRecord, c *changeRecord, name string) bool) error {
+	return inSession(tx, o.Session, func(e *executionRecord) (changed bool) {
+		if later(e.Began, o.Time, now) {
+			return false // it wrote there again
+		}
+		for i := range e.Changes {
+			c := &e.Changes[i]
+			changed = do(e, c, filepath.Join(string(e.Roots[c.Root]), string(c.Path))) || changed
+		}
+		return changed
 	})
 }
 

@@ -52,7 +52,7 @@ func TestClockBack(t *testing.T) {
 	p.must(p.Committed(ctx, "s", true, []Change{p.change(Modified, "f")}))
 	p.after(-1000 * time.Hour)
 	p.must(os.Chmod(p.at("f"), 0o600))
-	p.must(p.Undone(ctx, "s", []Change{p.change(Modified, "f")}))
+	p.must(p.Undone(ctx, "s", true, []Change{p.change(Modified, "f")}))
 	if e := p.executions(Filter{}); e[0].State != StateKept {
 		t.Errorf("state %q", e[0].State)
 	}

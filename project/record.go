@@ -442,9 +442,14 @@ func (r *Registry) Committed(ctx context.Context, session string, all bool, chan
 	return r.settle(ctx, session, state, changes)
 }
 
-// Undone records that a commit of a session was undone: changes were removed from the project again.
-func (r *Registry) Undone(ctx context.Context, session string, changes []Change) error {
-	return r.settle(ctx, session, StateKept, changes)
+// Undone records that a commit of a session was undone: changes, or all that the session had committed, were removed
+// from the project again.
+func (r *Registry) Undone(ctx context.Context, session string, all bool, changes []Change) error {
+	state := StateKept
+	if !all {
+		state = StatePart
+	}
+	return r.settle(ctx, session, state, changes)
 }
 
 // Discarded records that the changes of a session were discarded. Files that were registered because of them, and never
@@ -456,10 +461,27 @@ func (r *Registry) Discarded(ctx context.Context, session string, changes []Chan
 // Dropped records that some changes of a session were dropped, whatever happens to the others. It marks the changes in
 // the executions that made them. It forgets files as Discarded does.
 func (r *Registry) Dropped(ctx context.Context, session string, changes []Change) error {
-	now := nanos(r.now())
+	if err := r.drop(dropOp{Session: text(session)}, changes); err != nil {
+		return err
+	}
+	return r.settle(ctx, "", "", changes)
+}
+
+// Undropped records that a drop or a discard was undone: changes are those that the session has now, and they are
+// marked no longer. If all, nothing of the session is in the project.
+func (r *Registry) Undropped(ctx context.Context, session string, all bool, changes []Change) error {
+	if err := r.drop(dropOp{Session: text(session), Back: true}, changes); err != nil {
+		return err
+	}
+	return r.Undone(ctx, session, all, nil) // in the project nothing has changed
+}
+
+// drop appends ops like o for the changes.
+func (r *Registry) drop(o dropOp, changes []Change) error {
+	o.Time = nanos(r.now())
 	for rest := changes; len(rest) > 0; {
 		n := fitting(rest, func(c Change) int { return len(c.Root) + len(c.Path) })
-		o := dropOp{Session: text(session), Time: now}
+		o.Names = nil
 		for _, c := range rest[:n] {
 			o.Names = append(o.Names, text(c.Name()))
 		}
@@ -468,7 +490,7 @@ func (r *Registry) Dropped(ctx context.Context, session string, changes []Change
 		}
 		rest = rest[n:]
 	}
-	return r.settle(ctx, "", "", changes)
+	return nil
 }
 
 // settle records what the project now has at the paths of the changes, whatever happened before. For a deleted

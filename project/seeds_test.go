@@ -402,13 +402,17 @@ func TestSessionsLaterFate(t *testing.T) {
 		t.Errorf("in part: %+v, %s", f, state())
 	}
 	p.tree("n: n")
+	p.must(p.Undone(ctx, "s", false, []Change{add}))
+	if state() != StatePart {
+		t.Errorf("one commit of two was undone: %s", state())
+	}
 	p.must(p.Committed(ctx, "s", true, []Change{add}))
 	if f := p.file("n"); f.Deleted || f.LastModified.IsZero() || state() != StateCommitted {
 		t.Errorf("the rest: %+v, %s", f, state())
 	}
 	p.tree("a: a")
 	p.must(os.Remove(p.at("n")))
-	p.must(p.Undone(ctx, "s", []Change{del, add}))
+	p.must(p.Undone(ctx, "s", true, []Change{del, add}))
 	if f := p.file("a"); f.Deleted || state() != StateKept {
 		t.Errorf("undone: %+v, %s", f, state())
 	}

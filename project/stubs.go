@@ -105,8 +105,12 @@ func (*Registry) Scan(ctx context.Context, root string) error {
 
 func (*Registry) Set(p Permission) error { return linuxonly.Error("project.Registry.Set") }
 
-func (*Registry) Undone(ctx context.Context, session string, changes []Change) error {
+func (*Registry) Undone(ctx context.Context, session string, all bool, changes []Change) error {
 	return linuxonly.Error("project.Registry.Undone")
+}
+
+func (*Registry) Undropped(ctx context.Context, session string, all bool, changes []Change) error {
+	return linuxonly.Error("project.Registry.Undropped")
 }
 
 func (*Registry) Versions(path string) ([]Version, error) {

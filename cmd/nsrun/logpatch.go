@@ -27,25 +27,31 @@ func printPatch(out io.Writer, reg *project.Registry, e *project.Execution, path
 	defer done()
 	p := textdiff.NewPatch(out)
 	p.NoBinaries = true
+	var unkept, dropped, gone []string // files of which no change is printed
+	defer func() {
+		sayFiles(unkept, "no version of %s was kept", "no versions of %s were kept")
+		sayFiles(dropped, "the change of %s was dropped", "the changes of %s were dropped")
+		sayFiles(gone, "the version of %s is no longer kept", "the versions of %s are no longer kept")
+	}()
 	for _, c := range e.Changes {
 		if path != "" && !paths.Inside(c.Name(), path) {
 			continue
 		}
 		if c.Before == "" {
 			if c.Kind != project.Added && c.OldMode.IsRegular() {
-				console.Say("no version of %s was kept", escape.Quote(c.Name()))
+				unkept = append(unkept, c.Name())
 			}
 			continue
 		}
 		if c.Dropped {
-			console.Say("the change of %s was dropped", escape.Quote(c.Name()))
+			dropped = append(dropped, c.Name())
 			continue
 		}
 		f := textdiff.File{OldPath: c.Path, NewPath: c.Path}
 		if c.Kind != project.Added {
 			old, err := reg.OpenBefore(c)
 			if errors.Is(err, fs.ErrNotExist) {
-				console.Say("the version of %s is no longer kept", escape.Quote(c.Name()))
+				gone = append(gone, c.Name())
 				continue
 			}
 			if err != nil {
@@ -79,6 +85,17 @@ func printPatch(out io.Writer, reg *project.Registry, e *project.Execution, path
 		}
 	}
 	return nil
+}
+
+// sayFiles prints one line about any number of files, and nothing about none.
+func sayFiles(names []string, one, several string) {
+	switch len(names) {
+	case 0:
+	case 1:
+		console.Say(one, escape.Quote(names[0]))
+	default:
+		console.Say(several, escape.Quote(names[0])+" and "+console.Plural(len(names)-1, "other file"))
+	}
 }
 
 func fileContent(f *os.File) (textdiff.Content, error) {

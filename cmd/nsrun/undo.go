@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"flag"
 	"time"
 
@@ -45,7 +44,7 @@ func cmdUndo(args []string) int {
 	named := len(rest) > 0
 	id, rest, err := sessionArg(rest)
 	if len(rest) > 0 {
-		return console.Fail(usage.Errorf("undo", "takes one session, and undoes its last commit or discard as a whole"))
+		return console.Fail(usage.Errorf("undo", "takes one session, and undoes its last commit, drop or discard as a whole"))
 	}
 	tellRecovered()
 	if err != nil {
@@ -72,14 +71,9 @@ func cmdUndo(args []string) int {
 		return failDecision("undo", err, s)
 	}
 	if deed != overlay.CommitDeed {
-		committed, cerr = changesOf(s)
-	} else if left, err := s.Committed(); err != nil {
-		cerr = err
-	} else {
-		committed = without(committed, left)
-	}
-	if cerr == nil { // else the registry learns it from the next scan
-		record.Undo(s, committed)
+		record.Undrop(s)
+	} else if left, err := s.Committed(); err == nil && cerr == nil { // else the registry learns it from the next scan
+		record.Undo(s, without(committed, left))
 	}
 	if err != nil {
 		return failDecision("undo", err, s)
@@ -120,11 +114,4 @@ func decidedHere() (id string) {
 		}
 	})
 	return id
-}
-
-func changesOf(s *overlay.Session) (list []overlay.Change, err error) {
-	for c, cerr := range s.Changes() {
-		list, err = append(list, c), cmp.Or(err, cerr)
-	}
-	return list, err
 }

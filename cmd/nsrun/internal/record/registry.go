@@ -45,7 +45,12 @@ func Commit(s *overlay.Session) {
 
 // Undo tells the registry that changes were taken out of the project again.
 func Undo(s *overlay.Session, changes []overlay.Change) {
-	Tell(func(ctx context.Context, reg nsrunlib.Registry) error { return reg.Undone(ctx, s.ID(), changes) })
+	Tell(func(ctx context.Context, reg nsrunlib.Registry) error { return reg.Undone(ctx, s, changes) })
+}
+
+// Undrop tells the registry that a drop or a discard was taken back.
+func Undrop(s *overlay.Session) {
+	Tell(func(ctx context.Context, reg nsrunlib.Registry) error { return reg.Undropped(ctx, s) })
 }
 
 // DropChanges takes what is at the paths out of a session, and returns it for Drop, also with an error after which that
