@@ -35,7 +35,6 @@ func (r *runner) finish(status int) error {
 	if len(r.changes) == 0 {
 		return r.finishUnchanged(status)
 	}
-	id := r.session.ID()
 	if !r.o.quiet {
 		var moved []overlay.Rename
 		if slices.ContainsFunc(r.changes, func(c overlay.Change) bool { return c.Kind == overlay.Deleted }) {
@@ -60,6 +59,7 @@ func (r *runner) finish(status int) error {
 		}
 		review.Run(r.session, r.changes, nil, overlay.CommitOptions{})
 		r.state = r.session.State().String()
+		r.sayKept(r.remaining())
 		return nil
 	}
 	switch decision {
@@ -74,9 +74,7 @@ func (r *runner) finish(status int) error {
 		if preserved != nil {
 			console.Say("%s", preserved)
 		}
-		if !r.o.quiet {
-			console.Say("kept %s: nsrun commit %s, or nsrun discard %s", console.Plural(len(r.changes), "change"), id, id)
-		}
+		r.sayKept(len(r.changes))
 	}
 	return unlisted
 }
@@ -165,11 +163,23 @@ func (r *runner) discardChanges() error {
 	return err
 }
 
+// sayKept says how many changes the session has, if it has any, and what to do with them.
+func (r *runner) sayKept(n int) {
+	if id := r.session.ID(); n > 0 && !r.o.quiet {
+		console.Say("kept %s: nsrun commit %s, or nsrun discard %s", console.Plural(n, "change"), id, id)
+	}
+}
+
 // left is how many changes a commit left: those that were held back, and directories that contain nothing else.
 func (r *runner) left() (n int) {
 	if r.held == nil {
 		return 0
 	}
+	return r.remaining()
+}
+
+// remaining is how many changes the session still has.
+func (r *runner) remaining() (n int) {
 	for _, err := range r.session.Changes() {
 		if err == nil {
 			n++

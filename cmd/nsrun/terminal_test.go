@@ -227,9 +227,27 @@ func TestAskMore(t *testing.T) {
 	s.Await("\x1b[?1049h") // the review's window
 	s.Type("q")
 	s.ends(t, 0)
+	s.Await("nsrun: kept 3 changes: nsrun commit ")
 	if s.has("new") || !s.has("old") {
 		t.Error("something was committed")
 	}
+}
+
+// TestAskAgain: when nsrun continues after Ctrl-Z, it asks again, or nobody would know that it waits.
+func TestAskAgain(t *testing.T) {
+	testenv.Once(t)
+	term, shell := jobControl(t)
+	term.Type("nsrun run -- touch new\n")
+	term.AwaitTimes("[c/d/K] ", 1)
+	term.Type("\x1a")
+	term.Await("Stopped")
+	back(term)
+	term.Type("fg\n")
+	term.AwaitTimes("[c/d/K] ", 2)
+	term.Type("d\n")
+	term.Await("discarded 1 change")
+	term.Type("exit\n")
+	_ = shell.Wait()
 }
 
 // TestTypeAhead: what was typed for the command answers no question.

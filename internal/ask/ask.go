@@ -13,7 +13,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -62,7 +64,8 @@ func give(tty *os.File) {
 
 // Line asks on the terminal and returns the answer in lower case, without space around it. Without a terminal the error
 // is ErrNoTerminal; where ctx ends first, its error. Questions of several goroutines are asked one after the other. The
-// question must be printable, see package escape.
+// question must be printable, see package escape. It is written again when this program continues after Ctrl-Z: nobody
+// sees any more that something was asked.
 func Line(ctx context.Context, question string) (string, error) {
 	tty, err := take(ctx)
 	if err != nil {
@@ -72,7 +75,30 @@ func Line(ctx context.Context, question string) (string, error) {
 	if err := Control(tty, func(fd int) error { return unix.IoctlSetInt(fd, unix.TCFLSH, unix.TCIFLUSH) }); err != nil {
 		return "", err
 	}
+	defer repeat(tty, question)()
 	return answer(ctx, tty, question)
+}
+
+// repeat writes a question again each time that this program continues, until stop.
+func repeat(tty *os.File, question string) (stop func()) {
+	continued, done := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(continued, unix.SIGCONT)
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for {
+			select {
+			case <-continued:
+				fmt.Fprintf(tty, "%s ", question)
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() {
+		signal.Stop(continued)
+		close(done)
+		writer.Wait()
+	}
 }
 
 // answer writes what ends in a question, and reads a line.
