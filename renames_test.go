@@ -405,7 +405,40 @@ rm ?1 ?2; test d/a1 -ef d/a2 && cat d/a2 d/b2 d/c1 d/c2; ls -A . d | grep nsrun;
 	}
 }
 
-// TestLinkedOthers: the same holds for symbolic links and FIFOs, and if ln(1) would follow a link (-L) but there is
+// TestMovedNames: old names of one file that are moved stay names of one file, unless the first one was written to or
+// replaced meanwhile.
+func TestMovedNames(t *testing.T) {
+	need(t, features.Overlay) // a copy has two files, where the project has two names of one
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t, "a1: text", "b1: text", "c1: text", "d/", "d/a2: other")
+	p := filepath.Join(dir, "p")
+	for _, f := range []string{"a", "b", "c"} {
+		for _, n := range []string{"2", "3"} {
+			if err := os.Link(filepath.Join(p, f+"1"), filepath.Join(p, f+n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r := runner(t, nsrun.Config{Project: p, After: nsrun.Commit})
+	got := output(t, r, nsrun.Request{Command: `exec 3<a2; for f in a b c; do mv $f"1" d || exit; done
+echo new >d/b1; echo own >x; mv x d/c1; for f in a b c; do mv -f $f"2" d && ln $f"3" d/$f"3" && mv $f"3" d/$f"4" || exit; done
+for n in 2 3 4; do test d/a1 -ef d/a$n || echo d/a$n is another file; done; cat d/a2 d/b1 d/b2 d/c1 d/c2 <&3
+ls; ls -A . d | grep nsrun; stat -c %h d/a1; true`})
+	if want := "textnew\ntextown\ntextd\n4\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	first, err := os.Lstat(filepath.Join(p, "d/a1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []string{"2", "3", "4"} {
+		if st, err := os.Lstat(filepath.Join(p, "d/a"+n)); err != nil || !os.SameFile(st, first) {
+			t.Errorf("committed: d/a%s is another file: %v", n, err)
+		}
+	}
+}
+
+// TestLinkedOthers: links are right for symbolic links and FIFOs, and if ln(1) would follow a link (-L) but there is
 // none.
 func TestLinkedOthers(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)

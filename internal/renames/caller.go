@@ -58,8 +58,8 @@ const (
 	asDir   = unix.O_PATH | unix.O_DIRECTORY
 )
 
-// concerns reports whether a call can be about a directory. It is quick. An attacker gains nothing from a wrong answer,
-// because the kernel then carries out the call.
+// concerns reports whether a call can be about a directory, or a file with several names. It is quick. An attacker
+// gains nothing from a wrong answer, because the kernel then carries out the call.
 func (s *caller) concerns(c *call) bool {
 	const known = unix.RENAME_NOREPLACE | unix.RENAME_EXCHANGE
 	if c.pid == 0 || c.flags&^known != 0 {
@@ -68,7 +68,7 @@ func (s *caller) concerns(c *call) bool {
 	if !s.open(c.pid) {
 		return false
 	}
-	return s.directory(c, 0) || c.flags&unix.RENAME_EXCHANGE != 0 && s.directory(c, 1)
+	return s.special(c, 0) || c.flags&unix.RENAME_EXCHANGE != 0 && s.special(c, 1)
 }
 
 // open opens the caller's root directory, unless the last call came from the same thread.
@@ -85,8 +85,8 @@ func (s *caller) open(pid uint32) bool {
 	return true
 }
 
-// directory reports whether one of the names of a call can be that of a directory.
-func (s *caller) directory(c *call, which int) bool {
+// special reports whether one of the names of a call can be that of a directory, or of a file with several names.
+func (s *caller) special(c *call, which int) bool {
 	name := s.read(c.pid, c.path[which])
 	if name == "" {
 		return false
@@ -100,12 +100,14 @@ func (s *caller) directory(c *call, which int) bool {
 		at, how = sys.FD(fd), beneath
 		defer at.Close()
 	}
-	fd, err := sys.Openat2(int(at), name, asDir|unix.O_NOFOLLOW, 0, how)
+	fd, err := sys.Openat2(int(at), name, unix.O_PATH|unix.O_NOFOLLOW, 0, how)
 	if err != nil {
 		return err == unix.EXDEV // the name leads out of the directory
 	}
-	_ = unix.Close(fd)
-	return true
+	defer unix.Close(fd)
+	var st unix.Statx_t
+	err = sys.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_TYPE|unix.STATX_NLINK, &st)
+	return err == nil && (isDir(&st) || st.Nlink > 1)
 }
 
 // read reads a string from a caller's memory. Empty: it cannot be read.

@@ -9,7 +9,8 @@ import (
 )
 
 // copies are copies of files that have several names in a lower layer. The overlay makes a separate copy for each name.
-// But links to two of these names must be links to one file, as after cp(1) -al of a tree with links.
+// But links to two of these names must be links to one file, as after cp(1) -al of a tree with links. So must two of
+// these names when both were moved.
 type copies struct {
 	mu    sync.Mutex
 	known map[number]madeCopy
@@ -84,4 +85,27 @@ func (c *copies) link(of *unix.Statx_t, s *caller, to place) bool {
 // unwritten reports whether a copy still equals the file.
 func unwritten(a, b *unix.Statx_t) bool {
 	return a.Mode == b.Mode && a.Uid == b.Uid && a.Gid == b.Gid && a.Size == b.Size && a.Mtime == b.Mtime
+}
+
+// unite makes the name that is about to be moved a link to the copy of its file, if another name was linked or moved
+// before. Where that fails, the names are of different files.
+func (m *move) unite(before *unix.Statx_t, s *caller, c *copies) {
+	beside := place{m.from.dir, temporary()}
+	if !c.link(before, s, beside) {
+		return
+	}
+	if file, ok := m.hold(before); ok {
+		if known, err := m.replace(file, &beside); err == nil {
+			_ = known.unlink()
+		}
+		file.Close()
+	}
+	_ = beside.unlink()
+}
+
+// moved remembers where the copy is that the overlay has made of a file by moving it.
+func (c *copies) moved(before *unix.Statx_t, s *caller, to place) {
+	if now, err := to.stat(); err == nil && numberOf(&now) != numberOf(before) {
+		c.add(before, s, to)
+	}
 }

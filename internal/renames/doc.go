@@ -4,8 +4,8 @@
 // policy.
 //
 // A filter reports rename(2), renameat(2) and renameat2(2). A thread of this process checks whether the call is about a
-// directory. If not, the kernel carries out the call. If so, the thread makes the same call. Only if that is refused
-// with EXDEV, within one mount of an overlay, the thread carries the directory over:
+// directory, or a file with several names. If not, the kernel carries out the call. If so, the thread makes the same
+// call. Only if that is refused with EXDEV, within one mount of an overlay, the thread carries the directory over:
 //
 //  1. It walks through all of the directory. If something is mounted in it, the call fails with EBUSY, and nothing was
 //     done.
@@ -21,6 +21,10 @@
 // ones, so that a process which works in an old one, or has it open, finds it empty and removed, as after rmdir(2);
 // watches on the old ones end; a file that is removed from the directory meanwhile can appear again; and the rename
 // takes time and space, because the overlay copies each file of a lower layer.
+//
+// The overlay copies a file of a lower layer that is moved. If it has several names, each of them would get a copy of
+// its own. So the thread remembers the first copy, and makes further names links to it before it moves them
+// (copies.go).
 //
 // Links (link.go) of a file of a lower layer get another inode number than the file had. Both names get the new number,
 // so that programs see one file. git treats another number as an attack: for git, the new name gets the old number; if

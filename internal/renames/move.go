@@ -90,6 +90,19 @@ func rename(from, to place, flags uint32) error {
 // kernel makes the call.
 func (m *move) kernel() error { return rename(m.from, m.to, m.flags) }
 
+// rename makes the call. It reports whether that is about a file with several names, and keeps them together.
+func (m *move) rename(s *caller, c *copies) (file bool, err error) {
+	before, err := m.from.stat()
+	if err != nil || m.flags&unix.RENAME_EXCHANGE != 0 || isDir(&before) || before.Nlink < 2 || mounted(&before) || !m.overlay() {
+		return false, m.kernel()
+	}
+	m.unite(&before, s, c)
+	if err = m.kernel(); err == nil {
+		c.moved(&before, s, m.to)
+	}
+	return true, err
+}
+
 // overlay reports whether both names are in one mount of an overlay.
 func (m *move) overlay() bool {
 	var fs unix.Statfs_t

@@ -126,7 +126,7 @@ func (s *Server) handle(l notify.Listener, n *notify.Notification) {
 	case !s.seen.concerns(&c):
 		l.Proceed(n.ID)
 	case s.own || os.Geteuid() != 0:
-		if m := s.seen.begin(l, &c); m != nil {
+		if m := s.seen.begin(l, &c, s); m != nil {
 			s.waiting <- struct{}{}
 			s.running.Go(func() {
 				defer func() { <-s.waiting }()
@@ -143,7 +143,7 @@ func (s *Server) apart(l notify.Listener, c *call) {
 	s.waiting <- struct{}{}
 	defer func() { <-s.waiting }()
 	var m *move
-	done := s.act(func(seen *caller) { m = seen.begin(l, c) })
+	done := s.act(func(seen *caller) { m = seen.begin(l, c, s) })
 	switch {
 	case !done:
 		l.Proceed(c.id)
@@ -165,7 +165,7 @@ func (s *Server) act(f func(*caller)) bool {
 
 // begin answers a call: it renames by the kernel, or lets the kernel carry out the call. If the directory has to be
 // carried over, it answers nothing and returns the move.
-func (s *caller) begin(l notify.Listener, c *call) *move {
+func (s *caller) begin(l notify.Listener, c *call, of *Server) *move {
 	s.close() // the caller may have another root by now, or be another process
 	if !s.open(c.pid) {
 		l.Proceed(c.id)
@@ -179,10 +179,10 @@ func (s *caller) begin(l notify.Listener, c *call) *move {
 	// The directories are the caller's only if it still waits: else another process may have its number.
 	m.waits = func() bool { return l.Valid(c.id) }
 	if m.waits() {
-		switch err := m.kernel(); {
+		switch file, err := m.rename(s, &of.copies); {
 		case err == nil:
 			l.Answer(c.id, 0)
-		case err == unix.EXDEV && m.overlay():
+		case err == unix.EXDEV && !file && m.overlay():
 			return m
 		case err == unix.EBUSY: // the kernel says EXDEV first, where what is in the way lies in another mount
 			l.Answer(c.id, unix.EBUSY)
