@@ -32,6 +32,7 @@ func (t *Tx) makeStages(apart map[store.Place]bool) error {
 		}
 		near[i] = m == mount && !t.s.Far
 	}
+	var more []Stage
 	for i := range t.Journal.Moves {
 		m := &t.Journal.Moves[i]
 		if m.Stage != 0 {
@@ -50,7 +51,7 @@ func (t *Tx) makeStages(apart map[store.Place]bool) error {
 				continue
 			}
 			if !t.writable(at) {
-				at.Path = dir
+				at = t.nearest(store.Place{Root: n.Root, Path: dir})
 			}
 		}
 		if k, ok := index[at]; ok {
@@ -65,11 +66,23 @@ func (t *Tx) makeStages(apart map[store.Place]bool) error {
 		if err != nil {
 			return &fs.PathError{Op: "look at", Path: filepath.Join(t.s.Roots[at.Root], at.Path), Err: err}
 		}
-		t.staged = append(t.staged, Stage{Root: at.Root, Dir: store.Text(at.Path), Name: StageMark + sys.RandomText(12), Before: Moment(st.Mtime)})
-		index[at] = len(t.staged)
-		m.Stage = len(t.staged)
+		more = append(more, Stage{Root: at.Root, Dir: store.Text(at.Path), Name: StageMark + sys.RandomText(12), Before: Moment(st.Mtime)})
+		index[at] = len(t.staged) + len(more)
+		m.Stage = index[at]
 	}
+	t.staged = append(t.staged, more...)
 	return t.buildStages()
+}
+
+// nearest is a directory of a project or, if that is gone, the lowest one above it: what was in it may be kept there.
+func (t *Tx) nearest(at store.Place) store.Place {
+	for at.Path != "." {
+		if _, err := t.Doors.open(at); err != unix.ENOENT && !tree.Swapped(err) {
+			break
+		}
+		at.Path, _ = tree.SplitPath(at.Path)
+	}
+	return at
 }
 
 // writable reports whether the caller may create files in a directory of a project.
@@ -133,28 +146,7 @@ func (t *Tx) DropStages() error {
 	for i, st := range t.staged {
 		t.stages[i].Close()
 		t.stages[i] = nil
-		d, err := t.Doors.open(store.Place{Root: st.Root, Path: string(st.Dir)})
-		if err == nil {
-			_, found, lerr := d.LstatIf(st.Name)
-			if lerr == nil && !found && tree.ReadOnly(d) { // it was never made, or removed before that
-				continue
-			}
-			if lerr != nil || !found {
-				err = lerr
-			} else {
-				err = tree.RemoveTree(d, st.Name)
-			}
-			if h, herr := d.Open(".", unix.O_PATH|unix.O_DIRECTORY); err == nil && herr == nil {
-				if err = h.SetMtime(unix.Timespec(t.timeOf(st))); err == unix.EPERM || err == unix.EACCES {
-					err = nil // it is somebody else's
-				}
-				h.Close()
-			}
-		}
-		if err == nil {
-			err = t.flushDir(d, st)
-		}
-		if err != nil && err != unix.ENOENT {
+		if err := t.dropStage(st); err != nil && err != unix.ENOENT {
 			errs = append(errs, &fs.PathError{Op: "remove", Path: filepath.Join(t.s.Roots[st.Root], string(st.Dir), st.Name), Err: err})
 		}
 	}
@@ -169,6 +161,31 @@ func (t *Tx) DropStages() error {
 		return err
 	}
 	return nil
+}
+
+func (t *Tx) dropStage(st Stage) error {
+	d, err := t.Doors.open(store.Place{Root: st.Root, Path: string(st.Dir)})
+	if err != nil {
+		return err
+	}
+	_, found, err := d.LstatIf(st.Name)
+	if err == nil && !found && tree.ReadOnly(d) { // it was never made, or removed before that
+		return nil
+	}
+	if err == nil && found {
+		err = tree.RemoveTree(d, st.Name)
+	}
+	if err != nil {
+		return err
+	}
+	if h, err := d.Open(".", unix.O_PATH|unix.O_DIRECTORY); err == nil {
+		defer h.Close()
+		// That is refused if it is somebody else's.
+		if err := h.SetMtime(unix.Timespec(t.timeOf(st))); err != nil && err != unix.EPERM && err != unix.EACCES {
+			return err
+		}
+	}
+	return t.flushDir(d, st)
 }
 
 // flushDir waits until it is on disk that the stage is gone: afterwards nothing knows its name.
