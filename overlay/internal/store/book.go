@@ -63,6 +63,7 @@ func (b *Book) Unmark() error {
 	if b.noted > 0 && b.listed {
 		return nil
 	}
+	b.listed = false // an entry that could not be noted may have put it there
 	return b.unlist()
 }
 

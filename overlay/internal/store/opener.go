@@ -3,6 +3,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"sync"
@@ -116,16 +117,11 @@ func (o *Opener) run(b *prog.Builder, at sys.FD, reply func(data, rights []byte)
 		return unix.EACCES
 	}
 	o.left--
-	err := o.worker.Send(b.Program(), int(at))
-	if err == nil {
-		err = o.receive(reply)
+	data, rights, err := o.ask(b.Program(), int(at))
+	if err != nil { // the next request gets another worker
+		return cmp.Or(o.dismiss(), err)
 	}
-	if err == errNoReply {
-		if err = o.dismiss(); err == nil {
-			err = unix.EPIPE
-		}
-	}
-	return err
+	return reply(data, rights)
 }
 
 // NoOpener is true in tests of what happens where the caller may not make user namespaces.
@@ -168,31 +164,26 @@ func (o *Opener) hire() (err error) {
 	b.Call(prog.SysWrite, prog.Int(reexec.ControlFd), ready.Arg(), ready.Len())
 	b.Call(prog.Receive, prog.Int(reexec.ControlFd), prog.Int(0))
 	o.left = openerMost
-	if err = o.worker.Send(b.Program()); err == nil {
-		err = o.receive(func([]byte, []byte) error { return nil })
-	}
-	if err != nil {
+	if _, _, err = o.ask(b.Program()); err != nil {
 		err = errors.Join(err, o.dismiss())
 	}
 	return err
 }
 
-// errNoReply says that the worker has ended.
-var errNoReply = errors.New("no reply")
-
-// receive waits for a reply.
-func (o *Opener) receive(reply func(data, rights []byte) error) error {
-	data, rights := make([]byte, 1+xattrMost), make([]byte, unix.CmsgSpace(4))
+// ask has the worker run a Program, and waits for the reply. An error means that the worker has ended: it failed, or
+// somebody killed it.
+func (o *Opener) ask(p *prog.Program, fds ...int) (data, rights []byte, err error) {
+	if err := o.worker.Send(p, fds...); err != nil {
+		return nil, nil, err
+	}
+	data, rights = make([]byte, 1+xattrMost), make([]byte, unix.CmsgSpace(4))
 	n, oobn := 0, 0
-	err := sys.Retry(func() (err error) {
+	err = sys.Retry(func() (err error) {
 		n, oobn, _, _, err = unix.Recvmsg(o.worker.Sock(), data, rights, unix.MSG_CMSG_CLOEXEC)
 		return err
 	})
 	if err == nil && n == 0 {
-		err = errNoReply
+		err = unix.EPIPE
 	}
-	if err != nil {
-		return err
-	}
-	return reply(data[:n], rights[:oobn])
+	return data[:n], rights[:oobn], err
 }

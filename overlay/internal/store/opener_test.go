@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -189,5 +190,30 @@ func TestOpenerFull(t *testing.T) {
 	}
 	if _, err := dir.Lstat("f"); err != nil {
 		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// If somebody kills the process, the next request gets another one.
+func TestOpenerKilled(t *testing.T) {
+	testenv.Leaks(t)
+	o, dir := shut(t)
+	if !o.Works() {
+		t.Fatal("it does not work")
+	}
+	for _, p := range testenv.Processes() {
+		if p.Parent == os.Getpid() {
+			if err := unix.Kill(p.Pid, unix.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			if !testenv.Poll(10*time.Second, func() bool { return !testenv.Alive(p.Pid) }) {
+				t.Fatal("it does not end")
+			}
+		}
+	}
+	if _, err := o.OpenOwn(dir.FD, "f", unix.O_PATH, unix.RESOLVE_BENEATH, unix.ENOENT); err == nil {
+		t.Fatal("it was not killed") // the control
+	}
+	if st, err := dir.Lstat("f"); err != nil || st.Size != 4 {
+		t.Errorf("afterwards: %+v, %v", st, err)
 	}
 }
