@@ -57,3 +57,10 @@ func ReadyLate() error {
 	}
 	return err
 }
+
+// StopLauncher ends the launcher, and returns how it ended.
+func StopLauncher() string {
+	theLauncher.mu.Lock()
+	defer theLauncher.mu.Unlock()
+	return theLauncher.stop()
+}

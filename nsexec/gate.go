@@ -44,15 +44,20 @@ func (c *Cmd) gate(files []*os.File) (answer func(failed bool) error, _ []*os.Fi
 		}
 	}()
 	return func(failed bool) error {
-		if failed && c.context().Err() != nil {
-			select {
-			case err := <-done:
-				return err
-			default:
-				return nil // nobody waits for Gate any more
-			}
+		if !failed {
+			return <-done // which the sandbox has waited for
 		}
-		return <-done
+		select {
+		case err := <-done:
+			return err
+		case <-c.context().Done():
+		}
+		select {
+		case err := <-done:
+			return err
+		default:
+			return nil // nobody waits for Gate any more
+		}
 	}, append(files, r), nil
 }
 

@@ -69,6 +69,21 @@ func TestGate(t *testing.T) {
 	if _, err := os.Lstat(made); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a closed gate: %v", err)
 	}
+	// So it is where the set-up has failed before.
+	ctx, cancel = context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	open = make(chan bool)
+	late := time.AfterFunc(30*time.Second, func() { close(open) })
+	c = nsexec.CommandContext(ctx, "true")
+	c.Mounts, sandbox.Of(c).Gate = base(mounts.Bind(made, made)), func() error { <-open; return nil }
+	if err := c.Run(); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a closed gate, and a source that is missing: %v", err)
+	}
+	if late.Stop() {
+		close(open)
+	} else {
+		t.Error("Start waits for a gate although the context has ended")
+	}
 	c = nsexec.Command("true")
 	c.Mounts, sandbox.Of(c).Close, sandbox.Of(c).Gate = base(), []int{3}, func() error { return nil }
 	if err := c.Run(); err != nil {

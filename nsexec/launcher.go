@@ -206,13 +206,14 @@ func (l *launcher) stop() (end string) {
 		proc := l.proc
 		kill := time.AfterFunc(launcherEnd, func() { _ = proc.Kill() })
 		state, err := proc.Wait()
-		kill.Stop()
+		late := !kill.Stop()
 		l.proc = nil
-		if end = "unknown"; err == nil {
+		end = "unknown"
+		if err == nil {
 			end = state.String()
-		}
-		if !kill.Stop() && end == "signal: killed" {
-			end = "it did not end by itself and was killed"
+			if ws, ok := state.Sys().(syscall.WaitStatus); ok && late && ws.Signal() == syscall.SIGKILL {
+				end = "it did not end by itself and was killed"
+			}
 		}
 		l.end = end
 	}

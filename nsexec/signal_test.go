@@ -255,6 +255,29 @@ func TestStoppedLauncher(t *testing.T) {
 	check(t, c, "fine")
 }
 
+// TestLauncherEnd: a launcher that somebody has killed is told from one that did not end by itself.
+func TestLauncherEnd(t *testing.T) {
+	leaks(t)
+	for signal, want := range map[unix.Signal]string{
+		unix.SIGKILL: "signal: killed", unix.SIGSTOP: "it did not end by itself and was killed", 0: "exit status 0",
+	} {
+		if err := shell("true").Run(); err != nil {
+			t.Fatal(err)
+		}
+		spare(t)
+		pid := launcher(t)
+		if err := unix.Kill(pid, signal); err != nil {
+			t.Fatal(err)
+		}
+		if signal == unix.SIGKILL {
+			testenv.Eventually(t, "the launcher does not end", func() bool { return !testenv.Alive(pid) })
+		}
+		if end := nsexec.StopLauncher(); end != want {
+			t.Errorf("%v: %q, want %q", signal, end, want)
+		}
+	}
+}
+
 // TestIgnoredChildren: the end of a command is noticed even if the program ignores SIGCHLD. What it executes inherits
 // that.
 func TestIgnoredChildren(t *testing.T) {
