@@ -16,7 +16,6 @@ import (
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/paths"
-	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
 // Limits of the search for renames. It ignores what exceeds them.
@@ -52,11 +51,13 @@ func (s *Session) Renames(changes []Change) ([]Rename, error) {
 
 // keepRunning excludes what would run later at its new place, and what is protected: these must stay visible.
 func (r *renamer) keepRunning(changes []Change) {
+	holds := map[string]bool{} // they, and the directories above them
 	for _, c := range changes {
-		if c.Runs != "" {
-			r.found = slices.DeleteFunc(r.found, func(m Rename) bool { return tree.Under(c.Path, m.To) || tree.Under(c.Path, m.From) })
+		for at := c.Path; c.Runs != "" && !holds[at]; at = path.Dir(at) {
+			holds[at] = true
 		}
 	}
+	r.found = slices.DeleteFunc(r.found, func(m Rename) bool { return holds[m.To] || holds[m.From] })
 }
 
 // A renamer looks for the renames of one root.
@@ -108,6 +109,11 @@ func (r *renamer) find(changes []Change) error {
 	}
 	r.nest(r.gone)
 	r.nest(r.come)
+	return r.pair()
+}
+
+// pair finds the renames among gone and come.
+func (r *renamer) pair() error {
 	for _, step := range [...]func() error{r.directories, r.equal, r.alike} {
 		if len(r.gone) == 0 {
 			return nil
@@ -165,17 +171,17 @@ func (m *moved) use() {
 
 // directories finds directories that were moved as a whole, the outermost ones.
 func (r *renamer) directories() error {
-	byPrint := map[uint64][]*moved{}
+	byPrint := map[uint64]*pool{}
 	for _, m := range r.gone {
 		if m.Mode.IsDir() && m.files > 0 {
-			byPrint[m.print] = append(byPrint[m.print], m)
+			addTo(byPrint, m.print, m)
 		}
 	}
 	for _, to := range r.come {
 		if to.used || !to.Mode.IsDir() || to.files == 0 {
 			continue
 		}
-		for _, from := range r.best(byPrint[to.print], to) {
+		for _, from := range byPrint[to.print].best(to) {
 			same, err := r.sameTree(from, to)
 			if err != nil {
 				return err
@@ -189,26 +195,57 @@ func (r *renamer) directories() error {
 	return nil
 }
 
-// best returns the first few unused objects; those with the name of to come first.
-func (r *renamer) best(list []*moved, to *moved) []*moved {
-	var free []*moved
-	for _, m := range list {
-		if !m.used {
-			free = append(free, m)
-		}
-	}
-	name := path.Base(to.Path)
-	slices.SortStableFunc(free, func(a, b *moved) int {
-		return cmp.Compare(btoi(path.Base(b.Path) == name), btoi(path.Base(a.Path) == name))
-	})
-	return free[:min(len(free), 8)]
+// A pool has objects that seem to be equal, in path order. The nil pool has none.
+type pool struct {
+	all   queue
+	named map[string]*queue // by the last element of the path
 }
 
-func btoi(b bool) int {
-	if b {
-		return 1
+func addTo[K comparable](pools map[K]*pool, key K, m *moved) {
+	p := pools[key]
+	if p == nil {
+		p = &pool{named: map[string]*queue{}}
+		pools[key] = p
 	}
-	return 0
+	name := path.Base(m.Path)
+	if p.named[name] == nil {
+		p.named[name] = new(queue)
+	}
+	p.all, *p.named[name] = append(p.all, m), append(*p.named[name], m)
+}
+
+// best returns the first few unused objects; those with the name of to come first.
+func (p *pool) best(to *moved) (list []*moved) {
+	const most = 8
+	if p == nil {
+		return nil
+	}
+	name := path.Base(to.Path)
+	if q := p.named[name]; q != nil {
+		list = q.first(most)
+	}
+	for _, m := range p.all.first(most + len(list)) {
+		if len(list) < most && path.Base(m.Path) != name {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// A queue forgets used objects as soon as it comes upon them, so that not each look has to pass them again.
+type queue []*moved
+
+// first returns the first unused objects, at most most.
+func (q *queue) first(most int) (list []*moved) {
+	n := 0
+	for ; n < len(*q) && len(list) < most; n++ {
+		if m := (*q)[n]; !m.used {
+			list = append(list, m)
+		}
+	}
+	*q = (*q)[n-len(list):]
+	copy(*q, list)
+	return list
 }
 
 // sameTree compares everything in two directories with equal fingerprints.
@@ -293,7 +330,7 @@ func (r *renamer) equal() error {
 			bySize[m.Size] = append(bySize[m.Size], m)
 		}
 	}
-	bySum := map[string][]*moved{}
+	bySum := map[string]*pool{}
 	read := map[int64]bool{} // sizes of which all that went are in bySum
 	for _, to := range r.come {
 		if !to.Mode.IsRegular() || len(bySize[to.Size]) == 0 {
@@ -311,7 +348,7 @@ func (r *renamer) equal() error {
 				return err
 			}
 			if from.sum != "" {
-				bySum[from.sum] = append(bySum[from.sum], from)
+				addTo(bySum, from.sum, from)
 			}
 		}
 	}
@@ -319,7 +356,7 @@ func (r *renamer) equal() error {
 		if to.sum == "" || !to.Mode.IsRegular() || to.Size == 0 {
 			continue
 		}
-		if list := r.best(bySum[to.sum], to); len(list) > 0 {
+		if list := bySum[to.sum].best(to); len(list) > 0 {
 			r.add(list[0], to, 100)
 		}
 	}
@@ -334,46 +371,44 @@ func (r *renamer) alike() error {
 		percent  int
 	}
 	text := func(m *moved) bool { return m.Mode.IsRegular() && m.Size > 0 && m.Size <= maxText }
-	byName := map[string][]*moved{}
-	var gone []*moved
-	for _, m := range r.gone {
+	byName := map[string]sizes{}
+	var gone sizes
+	for i, m := range r.gone {
 		if text(m) {
-			gone = append(gone, m)
-			byName[path.Base(m.Path)] = append(byName[path.Base(m.Path)], m)
+			gone = append(gone, sized{m, i})
+			byName[path.Base(m.Path)] = append(byName[path.Base(m.Path)], sized{m, i})
 		}
 	}
-	compared := 0
+	gone.sort()
+	for _, list := range byName {
+		list.sort()
+	}
 	var pairs []pair
-	compare := func(from, to *moved) error {
-		if compared >= maxCompared || 100*min(from.Size, to.Size) < minAlike*max(from.Size, to.Size) {
-			return nil
-		}
-		compared++
-		for _, m := range [...]*moved{from, to} {
-			if err := r.read(m); err != nil {
-				return err
-			}
-		}
-		if p := alikeness(from, to); p >= minAlike {
-			pairs = append(pairs, pair{from, to, p})
-		}
-		return nil
-	}
+	left := maxCompared
 	for _, sameName := range [...]bool{true, false} {
 		for _, to := range r.come {
-			if !text(to) {
+			if !text(to) || left == 0 {
 				continue
 			}
 			list := gone
 			if sameName {
 				list = byName[path.Base(to.Path)]
 			}
-			for _, from := range list {
+			for _, from := range list.like(to) {
+				if left == 0 {
+					break
+				}
 				if !sameName && path.Base(from.Path) == path.Base(to.Path) {
 					continue
 				}
-				if err := compare(from, to); err != nil {
-					return err
+				left--
+				for _, m := range [...]*moved{from.moved, to} {
+					if err := r.read(m); err != nil {
+						return err
+					}
+				}
+				if p := alikeness(from.moved, to); p >= minAlike {
+					pairs = append(pairs, pair{from.moved, to, p})
 				}
 			}
 		}
@@ -385,6 +420,29 @@ func (r *renamer) alike() error {
 		}
 	}
 	return nil
+}
+
+// A sized is an object with its place in path order.
+type sized struct {
+	*moved
+	at int
+}
+
+// sizes are objects in the order of their sizes.
+type sizes []sized
+
+func (s sizes) sort() {
+	slices.SortFunc(s, func(a, b sized) int { return cmp.Or(cmp.Compare(a.Size, b.Size), a.at-b.at) })
+}
+
+// like returns those of which so much can be in to, or the other way round, that they are alike, in path order.
+func (s sizes) like(to *moved) []sized {
+	bySize := func(m sized, size int64) int { return cmp.Compare(m.Size, size) }
+	low, _ := slices.BinarySearchFunc(s, (minAlike*to.Size+99)/100, bySize)
+	high, _ := slices.BinarySearchFunc(s, 100*to.Size/minAlike+1, bySize)
+	list := slices.Clone(s[low:max(low, high)])
+	slices.SortFunc(list, func(a, b sized) int { return a.at - b.at })
+	return list
 }
 
 // read counts the lines of a file, if it is a text within the limits.

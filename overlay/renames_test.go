@@ -4,6 +4,7 @@ package overlay
 
 import (
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
 	"testing"
@@ -97,5 +98,39 @@ func TestRenamesMany(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		seen[r.From], seen[r.To] = true, true
+	}
+}
+
+// TestRenamesOfVeryMany: among a hundred thousand objects, the time does not grow with their pairs.
+func TestRenamesOfVeryMany(t *testing.T) {
+	testenv.Once(t)
+	const many = 100_000
+	for name, c := range map[string]struct {
+		old, new int64
+		sum      string
+		want     int
+	}{"of other sizes": {1, 100, "", 0}, "equal": {100, 100, "x", many}} {
+		r := renamer{seed: maphash.MakeSeed(), seed2: maphash.MakeSeed(), hashed: maxHashed, similar: maxSimilar}
+		var changes []Change
+		for i := range many {
+			was := Change{Kind: Deleted, Path: fmt.Sprintf("a/b/c/old%06d", i), Size: c.old}
+			is := Change{Kind: Added, Path: fmt.Sprintf("a/b/c/new%06d", i), Size: c.new, Runs: "make"}
+			r.gone, r.come = append(r.gone, &moved{Change: was, sum: c.sum}), append(r.come, &moved{Change: is, sum: c.sum})
+			changes = append(changes, was, is)
+		}
+		begin := time.Now()
+		if err := r.pair(); err != nil {
+			t.Fatal(err)
+		}
+		if len(r.found) != c.want {
+			t.Errorf("%s: %d are moved, want %d", name, len(r.found), c.want)
+		}
+		if r.keepRunning(changes); len(r.found) != 0 {
+			t.Errorf("%s: %d are not visible", name, len(r.found))
+		}
+		t.Logf("%s: %v", name, time.Since(begin))
+		if took := time.Since(begin); took > time.Minute {
+			t.Errorf("%s: it takes %v", name, took)
+		}
 	}
 }
