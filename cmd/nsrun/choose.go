@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
@@ -39,6 +40,22 @@ var errNoneHere = advice.With(errors.New("no session of this project"), "try: ns
 
 // errNoneLeft is the error if no session has changes that can be discarded.
 var errNoneLeft = advice.With(errors.New("nothing to discard: all changes of this project were committed or discarded already"), "try: nsrun ls")
+
+// ended is the error of a verb that needs a session's changes, if they were committed or discarded: which of the two,
+// and how to see them or have them back.
+func ended(s *overlay.Session) error {
+	state, hint := s.State(), "try: nsrun ls"
+	switch {
+	case state != overlay.Committed && state != overlay.Discarded:
+		return nil
+	case s.Info().Undo == overlay.NoDeed:
+	case state == overlay.Committed:
+		hint = "try: nsrun log -p --session " + s.ID() + ", or nsrun undo " + s.ID()
+	default:
+		hint = "try: nsrun undo " + s.ID()
+	}
+	return advice.With(fmt.Errorf("the changes of session %s were %s already", s.ID(), state), hint)
+}
 
 // newestHere is the newest session of the current project.
 func newestHere() (id string, err error) {

@@ -93,6 +93,9 @@ func cmdCommit(args []string) int {
 		return console.Fail(err)
 	}
 	defer s.Close()
+	if err := ended(s); err != nil {
+		return console.Fail(err)
+	}
 	bar := console.NewBar("committing", o.quiet)
 	o.Progress = bar.Progress()
 	o.HoldSpecial = len(o.Paths) == 0

@@ -80,6 +80,10 @@ func cmdDiff(args []string) int {
 	if err != nil {
 		return console.Fail(err)
 	}
+	if err := ended(s); err != nil {
+		_ = s.Close()
+		return console.Fail(err)
+	}
 	if s.Info().Unsynced {
 		console.Say("session %s: %s", s.ID(), overlay.ErrUnsynced)
 	}

@@ -39,7 +39,10 @@ func cmdDiscard(args []string) int {
 		if err == nil {
 			s, err = overlay.Open("", id)
 		}
-		if err == nil {
+		if err == nil && s.State() == overlay.Committed {
+			err = ended(s)
+			_ = s.Close()
+		} else if err == nil {
 			err = s.Discard()
 			hint = undoHint(s)
 			_ = s.Close()

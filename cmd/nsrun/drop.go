@@ -42,6 +42,9 @@ func cmdDrop(args []string) int {
 		return console.Fail(err)
 	}
 	defer s.Close()
+	if err := ended(s); err != nil {
+		return console.Fail(err)
+	}
 	dropped, err := record.DropChanges(context.Background(), s, paths...)
 	if err == nil || overlay.Done(err) {
 		record.Drop(s, dropped)

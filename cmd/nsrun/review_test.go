@@ -491,7 +491,7 @@ func TestReviewRefused(t *testing.T) {
 	}
 	r.Type("dG acy") // all: what is dropped stays so
 	r.ended(0)
-	if got := run(true); !strings.Contains(got, "committed or discarded already (try: nsrun ls)") {
+	if got := run(true); !strings.Contains(got, " were committed already (try: nsrun log -p --session ") {
 		t.Errorf("at its end: %q", got)
 	}
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"flag"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
@@ -46,20 +45,20 @@ func cmdReview(args []string) int {
 		return console.Fail(err)
 	}
 	defer s.Close()
+	if err := ended(s); err != nil {
+		return console.Fail(err)
+	}
 	if s.Info().Unsynced && !o.AllowUnsynced {
 		return failDecision("review", overlay.ErrUnsynced, s)
 	}
 	var changes []overlay.Change
 	var bad []error
 	for c, err := range s.Changes() {
-		switch {
-		case errors.Is(err, overlay.ErrEnded):
-			return console.Fail(err)
-		case err != nil:
+		if err != nil {
 			bad = append(bad, err)
-		default:
-			changes = append(changes, c)
+			continue
 		}
+		changes = append(changes, c)
 	}
 	if len(changes) == 0 {
 		for _, err := range bad {
