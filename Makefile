@@ -122,6 +122,8 @@ APPARMOR = nsrun
 RESTRICTED = /proc/sys/kernel/apparmor_restrict_unprivileged_userns
 
 install: nsrun nsrun-mcp nsrun-credential
+	@if [ -n "$$(find . -name '*.go' ! -name '*_test.go' -newer nsrun -print -quit)" ]; then \
+		echo "nsrun was built before the source changed, and is installed as it is (try: make && make install)" >&2; fi
 	install -D -m 755 nsrun $(BIN)/nsrun
 	install -D -m 755 nsrun-mcp $(LIBEXEC)/nsrun-mcp
 	install -D -m 755 nsrun-credential $(LIBEXEC)/nsrun-credential

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // refusedLoopback is a refused connection to a server on this host's loopback device: one that exists there, and not in
@@ -17,11 +18,83 @@ func refusedLoopback(to netip.AddrPort, process int) (r Refusal, ok bool) {
 	if !listens("self", to) || listens(strconv.Itoa(process), to) {
 		return r, false
 	}
+	return ownLoopback(to), true
+}
+
+// ownLoopback is a refused connection to a server on this host's loopback device.
+func ownLoopback(to netip.AddrPort) Refusal {
 	rule := "tcp:" + to.String()
 	return Refusal{
 		Kind: RefusedConnect, Op: "connect", Target: "tcp " + to.String(), Rule: loopbackRule, Why: "the loopback device is the sandbox's own",
 		Flag: "--allow-net " + rule, flag: "--allow-net", value: rule, Count: 1,
-	}, true
+	}
+}
+
+// mostServers is how many addresses in messages are looked for among this host's servers: each time, all of those are
+// read.
+const mostServers = 10
+
+// unreached are what programs say of a server that is not there.
+var unreached = [...][]byte{[]byte("connection refused"), []byte("econnrefused"), []byte("couldn't connect to server"), []byte("can't connect to")}
+
+// servers adds the servers on this host's loopback device that a message says cannot be reached. Where it names no
+// address, as in Python, those of the command line are meant.
+func (t *refusalTable) servers(lower []byte) {
+	if t.reaches == nil || !slices.ContainsFunc(unreached[:], func(text []byte) bool { return bytes.Contains(lower, text) }) {
+		return
+	}
+	list := loopbackIn(string(lower))
+	if len(list) == 0 {
+		list = loopbackIn(strings.ToLower(strings.Join(t.args, " ")))
+	}
+	for _, to := range list {
+		if t.asked[to] || len(t.asked) == mostServers {
+			continue
+		}
+		if t.asked == nil {
+			t.asked = map[netip.AddrPort]bool{}
+		}
+		t.asked[to] = true
+		if !t.reaches(to) && listens("self", to) {
+			t.add(ownLoopback(to))
+		}
+	}
+}
+
+// loopbackIn are the addresses in a text, in lower case, that are of the loopback device and have a port:
+// 127.0.0.1:80, "localhost", port 80, host='127.0.0.1', port=80, [::1]:80.
+func loopbackIn(text string) (list []netip.AddrPort) {
+	local := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+	const name, digits = "localhost", "0123456789"
+	for len(text) > 0 {
+		var hosts []netip.Addr
+		rest := text[1:]
+		switch {
+		case strings.HasPrefix(text, name):
+			hosts, rest = local, text[len(name):]
+		case strings.HasPrefix(text, "::1"):
+			hosts, rest = local[1:], text[len("::1"):]
+		case strings.HasPrefix(text, "127."):
+			rest = strings.TrimLeft(text, digits+".")
+			if a, err := netip.ParseAddr(strings.TrimRight(text[:len(text)-len(rest)], ".")); err == nil {
+				hosts = []netip.Addr{a}
+			}
+		}
+		if hosts != nil {
+			const between = " \"'],:/=("
+			rest = strings.TrimLeft(strings.TrimPrefix(strings.TrimLeft(rest, between), "port"), between)
+			behind := strings.TrimLeft(rest, digits)
+			number := rest[:len(rest)-len(behind)]
+			address := len(behind) > 1 && behind[0] == '.' && strings.Contains(digits, behind[1:2]) // another one
+			if port, err := strconv.ParseUint(number, 10, 16); err == nil && port > 0 && !address {
+				for _, host := range hosts {
+					list = append(list, netip.AddrPortFrom(host, uint16(port)))
+				}
+			}
+		}
+		text = rest
+	}
+	return list
 }
 
 // listens reports whether a server listens at an address, or at all, in the network namespace of a process.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"iter"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -88,6 +89,11 @@ func (x *Execution) findRefusals(err error) {
 		// What made the command fail comes first.
 		slices.SortStableFunc(t.list, func(a, b Refusal) int { return cmp.Compare(rank(a), rank(b)) })
 	case x.result.Started && x.failed():
+		if !x.landlock && !x.request.Network && (x.net == nil || x.net.mode == BrokerEnforcer) {
+			t.reaches = func(to netip.AddrPort) bool {
+				return x.net != nil && x.net.table.Decide(netpolicy.TCP, to).Allowed
+			}
+		}
 		for _, text := range x.messageTexts() {
 			t.text(text)
 		}
@@ -199,6 +205,11 @@ type refusalTable struct {
 	rules    bool     // it has a network by rules
 	open     bool     // it has the host's network
 	list     []Refusal
+
+	// reaches reports whether the command may connect to an address of this host's loopback device; nil: it has
+	// none of its own.
+	reaches func(netip.AddrPort) bool
+	asked   map[netip.AddrPort]bool // what was looked for there
 }
 
 func (t *refusalTable) add(r Refusal) {
@@ -260,6 +271,7 @@ func (t *refusalTable) text(output []byte) {
 			t.namespaces(lower)
 		}
 		t.privileges(lower)
+		t.servers(lower)
 		if bytes.Contains(lower, []byte("not found")) || bytes.Contains(lower, []byte("no such file")) {
 			t.program(line)
 		}

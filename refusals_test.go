@@ -425,3 +425,53 @@ func TestRefusedSignals(t *testing.T) {
 		t.Errorf("the process of the host: %v", err)
 	}
 }
+
+// TestRefusedServers: a server of this host at 127.0.0.1 is found in the message of a command that failed, whoever
+// reads its standard error. Where the command says something else, or nothing listens there, or it may connect, or it
+// has this host's loopback device, nothing is reported.
+func TestRefusedServers(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	free, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free.Close()
+	at, port := l.Addr().String(), strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	config := nsrun.Config{Project: filepath.Join(place(t), "p"), After: nsrun.Discard}
+	needFor(t, config)
+	say := func(message string) string { return `: "${unset:?` + message + `}"` }
+	for _, c := range []struct {
+		command string
+		found   bool
+	}{
+		{"bash -c ': </dev/tcp/127.0.0.1/" + port + "'", true},
+		{say("Error: connect ECONNREFUSED " + at), true},
+		{say("curl: (7) Failed to connect to localhost port " + port + " after 0 ms: Couldn't connect to server"), true},
+		{": http://" + at + "/; " + say("ConnectionRefusedError: [Errno 111] Connection refused"), true},
+		{say("cannot read " + at), false},
+		{say("connect ECONNREFUSED " + free.Addr().String()), false},
+		{"echo ECONNREFUSED " + at + " >&2", false},
+	} {
+		for _, through := range []bool{false, true} {
+			res, err := runner(t, config).Run(t.Context(), passing(t, c.command, through))
+			if err != nil || len(res.Refusals) > 1 || (len(res.Refusals) == 1) != c.found {
+				t.Errorf("%s, %v: %v, %+v", c.command, through, err, res.Refusals)
+				continue
+			}
+			if c.found && res.Refusals[0].String() != "connect tcp "+at+": the loopback device is the sandbox's own (try: --allow-net tcp:"+at+")" {
+				t.Errorf("%s: %s", c.command, res.Refusals[0])
+			}
+		}
+	}
+	rules := allowed(t, config, "--allow-net tcp:"+at)
+	needFor(t, rules)
+	res, err := runner(t, rules).Run(t.Context(), nsrun.Request{Command: say("connect ECONNREFUSED " + at)})
+	if err != nil || len(res.Refusals) > 0 {
+		t.Errorf("it may connect: %v, %+v", err, res.Refusals)
+	}
+}
