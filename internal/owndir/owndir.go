@@ -82,6 +82,7 @@ type way struct {
 	top  uint32      // who owns "/"
 	user uint32      // who calls
 	st   unix.Stat_t // of at
+	made bool        // at was not there
 }
 
 func (w *way) begin() error {
@@ -106,8 +107,10 @@ func (w *way) open(name string, flags uint64) (fd sys.FD, err error) {
 
 func (w *way) step(name string, create bool) error {
 	fd, err := w.open(name, unix.O_PATH)
+	w.made = false
 	if err == unix.ENOENT && create {
 		if err = sys.Mkdir(int(w.at), name, 0o700); err == nil || err == unix.EEXIST {
+			w.made = err == nil
 			fd, err = w.open(name, unix.O_PATH)
 		}
 	}
@@ -140,6 +143,9 @@ func (w *way) last() (sys.FD, error) {
 	if err := Check(fd); err != nil {
 		fd.Close()
 		return sys.None, err
+	}
+	if w.made { // for sessions, which come and go, and may have many files
+		sys.Spread(fd)
 	}
 	return fd, nil
 }

@@ -15,7 +15,7 @@ of() { sed -n "s/.*\"$1\": *\"\([^\"]*\)\".*/\1/p" $report 2>/dev/null | head -n
 
 # refused: nsrun ran nothing, and said why and what to do in one line of the log.
 refused() {
-	[ "$1" = 125 ] && [ "$(grep -c . $log)" = 1 ] && grep -q '^nsrun: .*(.*\(try: \|it needs \|: run the command as it is\)' $log
+	[ "$1" = 125 ] && [ "$(grep -c . $log)" = 1 ] && grep -q '^nsrun: .*(.*\(try: \|it needs \|: run the command directly\)' $log
 }
 
 # wrong STATUS: a cell for what should not be.
