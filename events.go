@@ -67,10 +67,10 @@ func (w *watch) begin(x *Execution) {
 // has ended and all events were returned. Config.Watch must be set. An event's Root is the project's folder, not the
 // overlay's upper directory; Created means that the project does not have the path.
 //
-// If you call Events before Wait, iterate in a separate goroutine: Wait first waits for the end of the iteration. If
-// you call it later, or with overlay.EngineTmpfs, where nothing can be seen before the command has ended, it yields the
-// changes as a whole, as soon as Wait (with Hold: Collect) knows them. An error says what could not be seen
-// (fanotify.ErrOverflow and others); the iteration goes on if it can.
+// If you call Events before Wait, iterate before Wait, or in a separate goroutine: Wait first waits for the end of the
+// iteration. If you call it later, or with overlay.EngineTmpfs, where nothing can be seen before the command has ended,
+// it yields the changes as a whole, as soon as Wait knows them; it calls Wait for that, except with Hold, where Collect
+// finds them. An error says what could not be seen (fanotify.ErrOverflow and others); the iteration goes on if it can.
 func (x *Execution) Events() iter.Seq2[fanotify.Event, error] {
 	w := &x.watch
 	w.mu.Lock()
@@ -84,6 +84,10 @@ func (x *Execution) Events() iter.Seq2[fanotify.Event, error] {
 	return func(yield func(fanotify.Event, error) bool) {
 		defer once.Do(func() { close(drained) })
 		defer watcher.Close()
+		go func() { // nobody may have called Wait yet
+			_ = x.wait()
+			watcher.Stop()
+		}()
 		for ev, err := range watcher.Events() {
 			if err == nil {
 				if x.mounting(&ev) {
@@ -109,6 +113,9 @@ func (x *Execution) eventsAfterwards(yield func(fanotify.Event, error) bool) {
 	w.mu.Unlock()
 	if err != nil && !yield(fanotify.Event{}, err) || known == nil {
 		return
+	}
+	if x.runner.config.after() != Hold {
+		_, _ = x.Wait()
 	}
 	<-known
 	for _, c := range x.result.Changes {

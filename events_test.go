@@ -94,6 +94,33 @@ func TestLiveChanges(t *testing.T) {
 	}
 }
 
+// TestEventsWithoutWait: the iteration ends by itself, also if Wait is called after it only.
+func TestEventsWithoutWait(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	for _, engine := range []overlay.Engine{overlay.EngineOverlay, overlay.EngineTmpfs} {
+		p := filepath.Join(place(t), "p")
+		c := nsrun.Config{Project: p, After: nsrun.Commit, Watch: true, Engine: engine}
+		needFor(t, c)
+		x, err := runner(t, c).Start(t.Context(), nsrun.Request{Command: "sleep 0.1; echo >new"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for ev, err := range x.Events() {
+			if err != nil {
+				t.Error(err)
+			}
+			found = found || ev.Path == "new"
+		}
+		if res, err := x.Wait(); err != nil || !found || len(res.Changes) != 1 {
+			t.Errorf("%s: %v, %v, %+v", engine, err, found, res.Changes)
+		}
+		if _, err := os.Stat(filepath.Join(p, "new")); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestLiveChangesAfterwards: if nothing can be seen before the end, changes are reported then. A caller who asks too
 // late gets them, too.
 func TestLiveChangesAfterwards(t *testing.T) {

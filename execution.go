@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -83,8 +84,11 @@ type Execution struct {
 	canceled atomic.Bool // the command was asked to end, because its time was up
 	unstored error       // why the changes are in memory only; nil: they are not
 	settled  bool        // what it had of the network is in the result
+	waiting  sync.Mutex  // held by who waits for the command's end, and does what follows
 	waited   bool
-	gone     bool // the session is no more
+	ending   sync.Once // for ended
+	ended    error     // what the command ended with
+	gone     bool      // the session is no more
 	result   Result
 }
 

@@ -21,6 +21,8 @@ import (
 // of the command runs any more, not even in the background. Its errors are those of Run. Calling Wait again returns the
 // same values.
 func (x *Execution) Wait() (Result, error) {
+	x.waiting.Lock()
+	defer x.waiting.Unlock()
 	if x.waited {
 		return x.result, x.result.Err
 	}
@@ -243,16 +245,20 @@ func (x *Execution) failed() bool {
 	return ps != nil && !ps.Success()
 }
 
+// wait waits for the end of the command. It may be called from several goroutines.
 func (x *Execution) wait() error {
-	if x.bare != nil {
-		return x.bare.wait()
-	}
-	err := x.cmd.Wait()
-	x.unmounted = sandbox.Of(x.cmd).Unmounted
-	if x.session != nil {
-		x.session.MountedUntil(x.unmounted)
-	}
-	return err
+	x.ending.Do(func() {
+		if x.bare != nil {
+			x.ended = x.bare.wait()
+			return
+		}
+		x.ended = x.cmd.Wait()
+		x.unmounted = sandbox.Of(x.cmd).Unmounted
+		if x.session != nil {
+			x.session.MountedUntil(x.unmounted)
+		}
+	})
+	return x.ended
 }
 
 // processState is the command's. Nil: it was not executed, or has not ended.
