@@ -154,7 +154,7 @@ func (x *Execution) keepsCredentials(box *plan.Sandbox) error {
 	}
 	box.Env = plan.AddEnv(box.Env, nil, x.services.gitSettings(box.Env))
 	for _, file := range x.services.secrets {
-		real, on := host.Look(file)
+		real, on, _ := host.Look(file, nil)
 		if p := box.Why(real, on); p.Read {
 			return &Error{"use credential in", file, errors.New("the command could read it")}
 		}

@@ -44,7 +44,8 @@ func (t *refusalTable) servers(lower []byte) {
 		return
 	}
 	list := loopbackIn(string(lower))
-	if len(list) == 0 {
+	if len(list) == 0 && !t.argsAsked { // once is enough
+		t.argsAsked = true
 		list = loopbackIn(strings.ToLower(strings.Join(t.args, " ")))
 	}
 	for _, to := range list {

@@ -6,11 +6,8 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"io"
-	"iter"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -32,10 +29,12 @@ import (
 // and refused files are found in the error messages of a command that failed. A message only suggests a path: it is
 // reported only if the plan refuses the path, and nothing else would.
 
-// mostRefusals is how many are reported, and mostNames how many names in messages are checked.
+// mostRefusals is how many are reported, mostNames how many names in messages are checked, and mostWords how many words
+// of the command line. A hostile command has nsrun check as many as it can.
 const (
 	mostRefusals = 100
 	mostNames    = 1000
+	mostWords    = 200
 )
 
 // findRefusals finds what the command was refused. err is what Wait returns.
@@ -197,6 +196,8 @@ type refusalTable struct {
 	box      *plan.Sandbox
 	dir      string   // the working directory
 	args     []string // the command line
+	words    []string // of args: those that can be paths, absolute and clean
+	guesses  [2]guess // for messages that name no path: of databases, and others
 	names    int      // that may still be looked at
 	last     []byte   // the line before the one that is looked at
 	now      []byte   // and that one
@@ -210,6 +211,8 @@ type refusalTable struct {
 	// none of its own.
 	reaches func(netip.AddrPort) bool
 	asked   map[netip.AddrPort]bool // what was looked for there
+	// argsAsked says that the servers in the command line are among these.
+	argsAsked bool
 }
 
 func (t *refusalTable) add(r Refusal) {
@@ -279,7 +282,7 @@ func (t *refusalTable) text(output []byte) {
 			if i := bytes.Index(lower, m.text); i >= 0 && len(lower) == len(line) {
 				before, behind := string(line[:i]), string(line[i+len(m.text):])
 				if string(m.text) == readOnlyDatabase {
-					t.database()
+					t.guesses[0].add(t, t.database)
 					break
 				}
 				switch found := t.line(before, behind, m.err); {
@@ -287,7 +290,7 @@ func (t *refusalTable) text(output []byte) {
 				case t.landlock && m.err == unix.EACCES: // Landlock has one error
 					_ = t.line(before, behind, unix.ENOENT) || t.line(before, behind, unix.EROFS)
 				case m.err == unix.EROFS:
-					t.guess()
+					t.guesses[1].add(t, t.written)
 				}
 				break
 			}
@@ -308,67 +311,19 @@ func (t *refusalTable) program(message []byte) {
 	}
 }
 
-// database adds the directory of the first database of the command line that cannot be written to: SQLite makes a
-// journal beside it.
-func (t *refusalTable) database() {
-	for name := range t.paths() {
-		if isDatabase(name) && t.addPath(filepath.Dir(name), unix.EROFS, RefusedWrite) {
-			return
-		}
-	}
-}
-
-// guess adds what of the command line cannot be written to, if a message does not say what: its last directory, as tar
-// -C and cd tell in which one the names of messages are, or else its last file.
-func (t *refusalTable) guess() {
-	names := slices.Collect(t.paths())
-	slices.Reverse(names)
-	for _, dirs := range [...]bool{true, false} {
-		for _, name := range names {
-			if (dirs && host.IsDir(name) || !dirs && isData(name)) && t.addPath(name, unix.EROFS, RefusedWrite) {
-				return
-			}
-		}
-	}
-}
-
-// isData reports whether a path is that of a file that is no program.
-func isData(name string) bool {
-	fi, err := os.Stat(name)
-	return err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 == 0
-}
-
-// isDatabase reports whether a file is SQLite's.
-func isDatabase(name string) bool {
-	const magic = "SQLite format 3\x00"
-	if fi, err := os.Stat(name); err != nil || !fi.Mode().IsRegular() {
-		return false
-	}
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // by now it can be a FIFO
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	if _, err := sys.Regular(f); err != nil {
-		return false
-	}
-	b := make([]byte, len(magic))
-	_, err = io.ReadFull(f, b)
-	return err == nil && string(b) == magic
-}
-
 // paths are the words of the command line that can be paths, absolute and clean.
-func (t *refusalTable) paths() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for _, name := range namesIn(strings.Join(t.args, " ")) {
+func (t *refusalTable) paths() []string {
+	if t.words == nil {
+		t.words = []string{}
+		list := namesIn(strings.Join(t.args, " "))
+		for _, name := range list[:min(len(list), mostWords)] {
 			if !filepath.IsAbs(name) {
 				name = filepath.Join(t.dir, name)
 			}
-			if !yield(filepath.Clean(name)) {
-				return
-			}
+			t.words = append(t.words, filepath.Clean(name))
 		}
 	}
+	return t.words
 }
 
 // removedFrom is the directory that has to be writable for something in a directory to be removed: if the command
@@ -377,7 +332,7 @@ func (t *refusalTable) removedFrom(dir string) string {
 	if !removesTrees(t.args) {
 		return dir
 	}
-	for name := range t.paths() {
+	for _, name := range t.paths() {
 		if paths.Inside(dir, name) {
 			dir = filepath.Dir(name)
 		}
@@ -521,10 +476,13 @@ func (t *refusalTable) addPath(name string, err error, kind RefusalKind) bool {
 
 // refusedPath is the plan's refusal of a path, if that can cause the error.
 func refusedPath(box *plan.Sandbox, name string, err error, kind RefusalKind) (r Refusal, ok bool) {
-	if errors.Is(err, unix.ENOENT) && unix.Access(name, unix.F_OK) != nil {
+	real, on, unseen := look(box, name)
+	if unseen != "" {
+		return refusedLink(box, unseen, err)
+	}
+	if errors.Is(err, unix.ENOENT) && !on.Exists {
 		return r, false // most often: it is not on the host either
 	}
-	real, on := host.Look(name)
 	p := box.Why(real, on)
 	if errors.Is(err, unix.EACCES) && !on.Exists && p.At != real && hides(p.Cause) {
 		return refusedPath(box, p.At, err, kind) // what is hidden is the directory
@@ -545,9 +503,6 @@ func refusedPath(box *plan.Sandbox, name string, err error, kind RefusalKind) (r
 	case errors.Is(err, unix.EACCES):
 		possible = on.Exists && hides(p.Cause)
 	}
-	if !possible && errors.Is(err, unix.ENOENT) {
-		return refusedLink(box, name)
-	}
 	if !possible {
 		return r, false
 	}
@@ -561,24 +516,31 @@ func refusedPath(box *plan.Sandbox, name string, err error, kind RefusalKind) (r
 	return r, false
 }
 
-// refusedLink is the refusal to read the directory of the first symbolic link on the way to a path that commands do not
-// see. The links of Debian's alternatives are such: /usr/bin/awk leads to /etc/alternatives/awk, and that to /usr/bin.
-func refusedLink(box *plan.Sandbox, name string) (r Refusal, ok bool) {
-	way, _ := host.WorkingDir(name)
-	for _, step := range way {
-		dir := filepath.Dir(step.Link)
-		if box.Links(step.Link) || box.Why(step.Link, plan.OnHost{Exists: true}).Read {
-			continue
-		}
-		_, on := host.Look(dir)
-		p := box.Why(dir, on)
-		for _, r := range refusals(&p, on, refusalText(&p)) {
-			if r.Kind == RefusedRead {
-				r.Count = 1
-				return r, true
-			}
-		}
+// look is host.Look for a path that a command chose. Where a link leads that the command does not see, it would learn
+// from the refusal. The links that /proc has of other processes are such, too: with a backend that shows all of /proc,
+// the kernel does not let the command follow these.
+func look(box *plan.Sandbox, name string) (real string, on plan.OnHost, unseen string) {
+	return host.Look(name, func(link string) bool {
+		return !strings.HasPrefix(link, "/proc/") && (box.Links(link) || box.Why(link, plan.OnHost{Exists: true}).Read)
+	})
+}
+
+// refusedLink is the refusal to read the directory of a symbolic link that commands do not see. The links of Debian's
+// alternatives are such: /usr/bin/awk leads to /etc/alternatives/awk, and that to /usr/bin.
+func refusedLink(box *plan.Sandbox, link string, err error) (r Refusal, ok bool) {
+	if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EACCES) {
 		return r, false
+	}
+	dir, on, _ := look(box, filepath.Dir(link))
+	p := box.Why(dir, on)
+	if errors.Is(err, unix.EACCES) && !hides(p.Cause) {
+		return r, false
+	}
+	for _, r := range refusals(&p, on, refusalText(&p)) {
+		if r.Kind == RefusedRead {
+			r.Count = 1
+			return r, true
+		}
 	}
 	return r, false
 }

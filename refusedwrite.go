@@ -4,7 +4,10 @@ package nsrun
 
 import (
 	"errors"
+	"io"
+	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -22,7 +25,10 @@ const mountRule = "mount"
 // lacks it, or has something else in place of one above it; or a rule names the path, which is therefore a mount that
 // cannot be replaced or removed. If ofName is true, the name itself is written to, otherwise what it leads to.
 func refusedWrite(box *plan.Sandbox, name string, err error, ofName bool) (r Refusal, ok bool) {
-	real, on := host.Look(name)
+	real, on, unseen := look(box, name)
+	if unseen != "" {
+		return r, false
+	}
 	p := box.Why(real, on)
 	r = Refusal{Kind: RefusedWrite, Op: string(RefusedWrite), Target: real, Rule: causes[p.Cause].word, Why: refusalText(&p), Count: 1}
 	at := real
@@ -37,7 +43,7 @@ func refusedWrite(box *plan.Sandbox, name string, err error, ofName bool) (r Ref
 	default:
 		return r, false
 	}
-	_, there := host.Look(at)
+	_, there, _ := look(box, at)
 	if !there.Exists || there.NoWrite {
 		return r, false
 	}
@@ -68,7 +74,7 @@ func refusedAcross(box *plan.Sandbox, a attempts.Attempt) (r Refusal, ok bool) {
 // lacks the directory, it is about the nearest of its parents.
 func onHost(dir string) (mount uint64, writable bool) {
 	var st unix.Statx_t
-	_, on := host.Look(dir)
+	_, on, _ := host.Look(dir, nil)
 	_ = sys.Statx(unix.AT_FDCWD, on.Nearest, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_MNT_ID, &st)
 	return st.Mnt_id, on.Root || !on.NoWrite
 }
@@ -80,4 +86,74 @@ func (r *Refusal) allowWith(with plan.Flag) {
 		r.flag, r.value = with.Name, with.Path
 		r.Flag = with.Name + " " + escape.Command([]string{with.Path})
 	}
+}
+
+// A guess is what messages that name no path are about. It depends only on the command line, so it is made once.
+type guess struct {
+	made, ok bool
+	refusal  Refusal
+}
+
+// add adds the guess, which make makes.
+func (g *guess) add(t *refusalTable, make func() (Refusal, bool)) {
+	if !g.made {
+		g.made = true
+		g.refusal, g.ok = make()
+	}
+	if g.ok {
+		t.add(g.refusal)
+	}
+}
+
+// database guesses the directory of the first database of the command line that cannot be written to: SQLite makes a
+// journal beside it.
+func (t *refusalTable) database() (r Refusal, ok bool) {
+	for _, name := range t.paths() {
+		if isDatabase(name) {
+			if r, ok = refusedPath(t.box, filepath.Dir(name), unix.EROFS, RefusedWrite); ok {
+				break
+			}
+		}
+	}
+	return r, ok
+}
+
+// written guesses what of the command line cannot be written to: its last directory, as tar -C and cd tell in which one
+// the names of messages are, or else its last file.
+func (t *refusalTable) written() (r Refusal, ok bool) {
+	for _, dirs := range [...]bool{true, false} {
+		for _, name := range slices.Backward(t.paths()) {
+			if dirs && host.IsDir(name) || !dirs && isData(name) {
+				if r, ok = refusedPath(t.box, name, unix.EROFS, RefusedWrite); ok {
+					return r, ok
+				}
+			}
+		}
+	}
+	return r, false
+}
+
+// isData reports whether a path is that of a file that is no program.
+func isData(name string) bool {
+	fi, err := os.Stat(name)
+	return err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 == 0
+}
+
+// isDatabase reports whether a file is SQLite's.
+func isDatabase(name string) bool {
+	const magic = "SQLite format 3\x00"
+	if fi, err := os.Stat(name); err != nil || !fi.Mode().IsRegular() {
+		return false
+	}
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // by now it can be a FIFO
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	if _, err := sys.Regular(f); err != nil {
+		return false
+	}
+	b := make([]byte, len(magic))
+	_, err = io.ReadFull(f, b)
+	return err == nil && string(b) == magic
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/plan"
@@ -60,7 +62,7 @@ var writings = [...]string{plan.NoWriting: "no", plan.Apart: "apart", plan.InPla
 
 // path answers about a path, or a socket that has one.
 func (a *Finding) path(box *plan.Sandbox, name string) {
-	real, on := host.Look(name)
+	real, on, _ := host.Look(name, nil)
 	p := box.Why(real, on)
 	a.Kind, a.Path, a.Exists = "path", real, on.Exists
 	a.Read, a.Write, a.Connect = p.Read && on.Exists, writings[p.Writing], p.Connect
@@ -70,8 +72,10 @@ func (a *Finding) path(box *plan.Sandbox, name string) {
 	if on.Socket {
 		a.Kind = "socket"
 	}
-	if r, ok := refusedLink(box, name); ok && a.Read {
-		a.Read, a.Rule, a.Text, a.Denied = false, r.Rule, "a link on the way to it is hidden: "+r.Why, []Refusal{r}
+	if _, _, unseen := look(box, name); unseen != "" && a.Read {
+		if r, ok := refusedLink(box, unseen, unix.ENOENT); ok {
+			a.Read, a.Rule, a.Text, a.Denied = false, r.Rule, "a link on the way to it is hidden: "+r.Why, []Refusal{r}
+		}
 	}
 	if !on.Root && on.Exists && (on.NoRead || on.NoWrite && p.Writing != plan.Temporary) && !on.Socket {
 		what := "write to"

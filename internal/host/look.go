@@ -3,21 +3,29 @@
 package host
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// Look is where an absolute path leads, as far as anything is there, and what that is.
-func Look(name string) (real string, on plan.OnHost) {
-	near, rest := existing(filepath.Clean(name))
-	on.Nearest, real = near, filepath.Join(near, rest)
+// lookMost is how many names are looked up for one path. The kernel follows 40 links, and the targets of these can have
+// 80,000 names together.
+const lookMost = 500
+
+// Look is where an absolute path leads, as far as anything is there, and what that is. A command may have chosen the
+// path, and made links on the way. If sees is not nil, a link that it does not report is not followed, because where it
+// leads is not to be told. unseen is then that link, and the result is about it.
+func Look(name string, sees func(link string) bool) (real string, on plan.OnHost, unseen string) {
+	real, unseen, whole := lookUp(filepath.Clean(name), sees, &on.Nearest)
 	var st unix.Stat_t
-	if rest == "" && unix.Lstat(real, &st) == nil {
+	if whole && unix.Lstat(real, &st) == nil {
 		on.Exists, on.Socket = true, st.Mode&unix.S_IFMT == unix.S_IFSOCK
 		if st.Mode&unix.S_IFMT == unix.S_IFCHR {
 			on.Device = deviceName(real)
@@ -30,8 +38,54 @@ func Look(name string) (real string, on plan.OnHost) {
 	}
 	on.NoRead, on.NoWrite = !may(on.Nearest, unix.R_OK), !may(on.Nearest, unix.W_OK)
 	on.Closed = on.Root && !open(on.Nearest)
-	return real, on
+	return real, on, unseen
 }
+
+// lookUp walks along a clean path, in one pass. whole says that all of it is there; near is the nearest parent that is.
+func lookUp(name string, sees func(link string) bool, near *string) (real, unseen string, whole bool) {
+	if fd, err := sys.Openat2(unix.AT_FDCWD, name, unix.O_PATH, 0, unix.RESOLVE_NO_SYMLINKS); err == nil {
+		unix.Close(fd)
+		*near = name
+		return name, "", true // most paths have no links
+	}
+	done, rest, links := "/", strings.Split(name, "/"), 0
+	for n := 0; len(rest) > 0; n++ {
+		part := rest[0]
+		at := filepath.Join(done, part)
+		if part == "" || part == "." || part == ".." {
+			done, rest = at, rest[1:]
+			continue
+		}
+		to, err := "", error(unix.ELOOP)
+		if n < lookMost {
+			to, err = os.Readlink(at)
+		}
+		switch {
+		case err != nil && !errors.Is(err, unix.EINVAL): // nothing is there, or it cannot be looked at
+			*near = done
+			return filepath.Join(done, filepath.Join(rest...)), "", false
+		case err != nil: // no link
+			done, rest = at, rest[1:]
+		case sees != nil && !sees(at):
+			*near = done
+			return at, at, true
+		default:
+			if links++; links > maxLinks {
+				n = lookMost
+				continue
+			}
+			if filepath.IsAbs(to) {
+				done = "/"
+			}
+			rest = append(strings.Split(to, "/"), rest[1:]...)
+		}
+	}
+	*near = done
+	return done, "", true
+}
+
+// maxLinks is how many links the kernel follows in one path.
+const maxLinks = 40
 
 // mayAs reports whether this process may do something with a path.
 func mayAs(name string, mode uint32) bool {
