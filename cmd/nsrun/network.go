@@ -5,7 +5,9 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,7 +47,7 @@ func (r *runner) tellNetwork(res nsrunlib.Result) {
 		})
 	}
 	if r.network.Refused > 0 && !r.refusal.told && told("") {
-		text := noNetwork
+		text := noNetwork(r.o.command)
 		for _, d := range res.Refusals { // ping(8) needs something else than rules
 			if d.Kind == nsrunlib.RefusedConnect && d.Target == "" && d.Flag != "--learn-net" {
 				text = "network: " + d.Why + tryFlag(d.Flag)
@@ -69,8 +71,35 @@ func (r *runner) tellNetwork(res nsrunlib.Result) {
 	}
 }
 
-// noNetwork is printed if there are no rules: then it is unknown what the command tried to reach.
-const noNetwork = "network: there is none, and the command tried to use it (try: --allow-net RULE, or --learn-net to find the rules)"
+// noNetwork is printed if there are no rules: then it is unknown what the command tried to reach. But some programs use
+// the network that a preset allows.
+func noNetwork(command []string) string {
+	flags := "--allow-net RULE"
+	if preset := usualPreset(command); preset != nsrunlib.DefaultPreset {
+		flags = "--preset " + preset.String() + ", " + flags
+	}
+	return "network: there is none, and the command tried to use it (try: " + flags + ", or --learn-net to find the rules)"
+}
+
+// usualPresets are those for programs that download packages.
+var usualPresets = map[string]nsrunlib.Preset{
+	"npm": nsrunlib.NPMPreset, "npx": nsrunlib.NPMPreset, "pnpm": nsrunlib.NPMPreset, "yarn": nsrunlib.NPMPreset,
+	"pip": nsrunlib.PyPIPreset, "pip3": nsrunlib.PyPIPreset, "pipx": nsrunlib.PyPIPreset, "poetry": nsrunlib.PyPIPreset,
+	"uv": nsrunlib.PyPIPreset, "uvx": nsrunlib.PyPIPreset, "go": nsrunlib.GoPreset, "cargo": nsrunlib.CargoPreset,
+	"apt": nsrunlib.DebianPreset, "apt-get": nsrunlib.DebianPreset,
+}
+
+// usualPreset is the preset for the first such program that a command line has, or DefaultPreset.
+func usualPreset(command []string) nsrunlib.Preset {
+	for _, line := range command {
+		for word := range strings.FieldsFuncSeq(line, func(c rune) bool { return strings.ContainsRune(" \t\n;&|()'\"", c) }) {
+			if preset, ok := usualPresets[filepath.Base(word)]; ok {
+				return preset
+			}
+		}
+	}
+	return nsrunlib.DefaultPreset
+}
 
 // soon is how long a command runs before nsrun checks for refusals. If it ends earlier, all are printed at its end.
 const soon = 300 * time.Millisecond
@@ -116,7 +145,7 @@ func (r *runner) tellRefusal(n nsrunlib.Network) bool {
 	}
 	r.refusal.told = true
 	if n.Refused > 0 {
-		console.Say("%s", noNetwork)
+		console.Say("%s", noNetwork(r.o.command))
 		return true
 	}
 	d := denied[0]
