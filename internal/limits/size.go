@@ -29,7 +29,7 @@ func ParseSize(text string) (int64, error) {
 		}
 	}
 	if number == "" || strings.Trim(number, "0123456789.") != "" || factor == 1 && strings.Contains(number, ".") {
-		return 0, fmt.Errorf("%s is not a size: write bytes, or a number with K, M, G or T, such as 512M", escape.Quote(text))
+		return 0, fmt.Errorf("%s is not a size: write bytes, or a number with K, M, G, T or P, such as 512M", escape.Quote(text))
 	}
 	if factor == 1 {
 		n, err := strconv.ParseInt(number, 10, 64)
@@ -40,7 +40,7 @@ func ParseSize(text string) (int64, error) {
 	}
 	f, err := strconv.ParseFloat(number, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%s is not a size: write bytes, or a number with K, M, G or T, such as 512M", escape.Quote(text))
+		return 0, fmt.Errorf("%s is not a size: write bytes, or a number with K, M, G, T or P, such as 512M", escape.Quote(text))
 	}
 	if f *= factor; f >= math.MaxInt64 {
 		return 0, fmt.Errorf("%s is too large", escape.Quote(text))

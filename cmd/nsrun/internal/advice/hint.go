@@ -118,7 +118,10 @@ func For(err error) string {
 
 // fullHint is the hint for a full disk and for a quota, or "". The kernel says the same of other limits.
 func fullHint(err error) string {
-	_, file := errors.AsType[*fs.PathError](err)
+	at, file := errors.AsType[*fs.PathError](err)
+	if file && at.Path == os.Stdout.Name() {
+		return "" // that may be anywhere
+	}
 	if _, ok := errors.AsType[*overlay.Error](err); !ok && !file {
 		return ""
 	}

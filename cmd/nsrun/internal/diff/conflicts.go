@@ -71,6 +71,8 @@ func DetailOf(s *overlay.Session, c overlay.Conflict) (d ConflictDetail) {
 		d.Lines = append(d.Lines, "it cannot be merged: there is no common base version")
 	case errors.Is(err, overlay.ErrNoBase):
 		d.Lines = append(d.Lines, "it cannot be merged: "+overlay.ErrNoBase.Error())
+	case errors.Is(c.Unmerged, overlay.ErrNotText) && !(isFile(c.Project) && isFile(c.Session)):
+		d.Lines = append(d.Lines, "it cannot be merged: only two files can")
 	case c.Unmerged != nil:
 		d.Lines = append(d.Lines, "it cannot be merged: "+c.Unmerged.Error())
 	}
@@ -86,6 +88,8 @@ func DetailOf(s *overlay.Session, c overlay.Conflict) (d ConflictDetail) {
 	}
 	return d
 }
+
+func isFile(v overlay.Version) bool { return v.Exists && v.Mode.IsRegular() }
 
 // hunkLines shows the versions of some lines one below the other.
 func hunkLines(h overlay.Hunk, based bool) (list []string) {
