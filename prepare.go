@@ -409,6 +409,7 @@ func (x *Execution) command(spec Spec, roots []string) error {
 	}
 	sandbox.Of(cmd).LeaveMounts = x.work == nil // else the next command's overlay has the same upper directory: the project
 	sandbox.Of(cmd).MaskedProc = !landlock
+	sandbox.Of(cmd).Scripts = true
 	sandbox.Of(cmd).CountUnsent = !landlock && x.net == nil && !x.request.Network
 	if x.session != nil {
 		cmd.Layers = x.session.Layers()

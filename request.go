@@ -14,7 +14,8 @@ import (
 type Request struct {
 	// Command is run by /bin/sh -c.
 	Command string
-	// Args are a program and its arguments, run as they are, instead of Command.
+	// Args are a program and its arguments, run as they are, instead of Command. A script that does not begin with
+	// "#!" is run by /bin/sh, as shells do.
 	Args []string
 
 	// WorkingDir is a directory of the sandbox. Relative ones are relative to the project; "playground" is

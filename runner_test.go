@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsexec"
@@ -254,6 +256,37 @@ func TestEnds(t *testing.T) {
 type writer func()
 
 func (f writer) Write(p []byte) (int, error) { f(); return len(p), nil }
+
+// TestScripts: a script without "#!" is executed as a shell does it, by its path and through PATH. What is no text is
+// not.
+func TestScripts(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t, "script: echo $0-$1\n", "empty", "later: \n\x00", "junk: \x00asm\n", "foreign: \x7fELF\x01\x01\x01\x00")
+	p := filepath.Join(dir, "p")
+	for _, name := range []string{"script", "empty", "later", "junk", "foreign"} {
+		if err := os.Chmod(filepath.Join(p, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, mode := range []nsrun.SandboxMode{nsrun.SandboxRequired, nsrun.SandboxDisabled} {
+		r := runner(t, nsrun.Config{Project: p, Sandbox: mode, Env: []string{"PATH=" + p + ":" + os.Getenv("PATH")}})
+		for name, want := range map[string]string{"./script": "./script-a b\n", "script": p + "/script-a b\n", "./empty": "", "./later": "", "./junk": "ENOEXEC", "./foreign": "ENOEXEC"} {
+			if name == "script" && mode == nsrun.SandboxDisabled {
+				continue // it is looked for in the caller's PATH
+			}
+			res, err := r.Run(t.Context(), nsrun.Request{Args: []string{name, "a b"}})
+			got := res.Stdout.String()
+			if errors.Is(err, unix.ENOEXEC) {
+				got = "ENOEXEC"
+			} else if err != nil {
+				got = err.Error()
+			}
+			if got != want {
+				t.Errorf("%v: %s: %q, want %q", mode, name, got, want)
+			}
+		}
+	}
+}
 
 // TestPty: a program that wants a terminal gets one of its own.
 func TestPty(t *testing.T) {

@@ -3,9 +3,12 @@
 package nsrun
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -85,22 +88,17 @@ func (x *Execution) startUnsandboxed(why string) error {
 	if err := x.connect(); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(x.ctx, x.args[0], x.args[1:]...)
-	cmd.Dir, cmd.Env = x.dir, x.unsandboxedEnv()
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr
-	// In a group of its own, it can be killed with everything that it starts; but a terminal belongs to one group.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !q.Passthrough}
-	cmd.WaitDelay = cancelDelay
-	if c.Grace > 0 {
-		cmd.WaitDelay = c.Grace
+	x.prepareBare(x.args)
+	err = x.bare.Start()
+	path := x.bare.Path
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(x.dir, path)
 	}
-	x.bare = &bareCommand{Cmd: cmd}
-	cmd.Cancel = func() error {
-		err := x.bare.signal(syscall.SIGTERM)
-		x.canceled.Store(err == nil)
-		return err
+	if errors.Is(err, syscall.ENOEXEC) && host.IsText(path) {
+		x.prepareBare(slices.Concat([]string{"/bin/sh", x.bare.Path}, x.args[1:]))
+		err = x.bare.Start()
 	}
-	if err := cmd.Start(); err != nil {
+	if err != nil {
 		x.closeStdin()
 		x.bare = nil
 		if x.ctx.Err() != nil {
@@ -114,6 +112,23 @@ func (x *Execution) startUnsandboxed(why string) error {
 		go x.feed(w)
 	}
 	return nil
+}
+
+// prepareBare makes x.bare a command that is not started yet.
+func (x *Execution) prepareBare(args []string) {
+	cmd := exec.CommandContext(x.ctx, args[0], args[1:]...)
+	cmd.Dir, cmd.Env = x.dir, x.unsandboxedEnv()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr
+	// In a group of its own, it can be killed with everything that it starts; but a terminal belongs to one group.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !x.request.Passthrough}
+	cmd.WaitDelay = cmp.Or(x.runner.config.Grace, cancelDelay)
+	bare := &bareCommand{Cmd: cmd}
+	cmd.Cancel = func() error {
+		err := bare.signal(syscall.SIGTERM)
+		x.canceled.Store(err == nil)
+		return err
+	}
+	x.bare = bare
 }
 
 // execErrno returns why a program could not be executed.

@@ -110,7 +110,7 @@ func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status in
 		args = []string{c.Path}
 	}
 	argv, shell := b.Strings(args), prog.Null
-	if c.opt.Bubblewrap {
+	if c.opt.Bubblewrap || c.opt.Scripts {
 		words := b.Zero(8 * (len(args) + 2))
 		b.Relocate(words, 0, b.String("/bin/sh"))
 		for i := 1; i < len(args); i++ {
@@ -139,11 +139,14 @@ func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status in
 		path = bubblewrapPath
 	}
 	try := func(dir, separator string) {
-		exact := prog.Int(0)
-		if separator != "" && !c.opt.Bubblewrap {
-			exact = prog.Int(1) // what cannot be looked for there is not there
+		how := 0
+		if !c.opt.Bubblewrap {
+			how = prog.ExecTextOnly
+			if separator != "" {
+				how |= prog.ExecExact
+			}
 		}
-		b.Call(prog.Exec, b.Concat(dir, separator, c.Path), argv.Arg(), envv.Arg(), shell, exact).
+		b.Call(prog.Exec, b.Concat(dir, separator, c.Path), argv.Arg(), envv.Arg(), shell, prog.Int(how)).
 			Tolerate(syscall.ENOENT, syscall.EACCES, syscall.ENOTDIR, syscall.ENODEV, syscall.ETIMEDOUT, syscall.ELOOP, syscall.ENAMETOOLONG)
 	}
 	if strings.IndexByte(c.Path, '/') >= 0 || c.Path == "" {

@@ -104,6 +104,12 @@ const (
 // pseudo is where the numbers of the child's own steps begin.
 const pseudo = 0xffff0000
 
+// Flags of Exec.
+const (
+	ExecExact    = 1 // what is in a directory that cannot be searched is missing
+	ExecTextOnly = 2 // only what looks like a script is given to the shell
+)
+
 // Numbers of the child's own steps, for the child's file.
 const (
 	NrInstall  = pseudo + uint32(Install)

@@ -235,18 +235,7 @@ func run(base unsafe.Pointer) {
 				await(header(base), pid, status)
 			}
 		case prog.NrExec:
-			path := arg(base, o, 0)
-			_, _, e = syscall.RawSyscall(sysExecve, path, arg(base, o, 1), arg(base, o, 2))
-			if argv := arg(base, o, 3); e == syscall.ENOEXEC && argv != 0 {
-				*(*uint64)(pointer(argv + 8)) = uint64(path)
-				_, _, e = syscall.RawSyscall(sysExecve, uintptr(*(*uint64)(pointer(argv))), argv, arg(base, o, 2))
-			}
-			if e == syscall.EACCES && arg(base, o, 4) != 0 {
-				// Is it not executable, or in a directory that cannot be searched?
-				if _, _, found := syscall.RawSyscall(syscall.SYS_FACCESSAT, atFdcwd, path, 0); found != 0 {
-					e = syscall.ENOENT
-				}
-			}
+			e = execute(base, h, o)
 			// As in execvp(3), the error of a file that exists but cannot be run
 			// says more than that of a file that is missing further on.
 			if execErrno == 0 || execErrno == uint32(syscall.ENOENT) || execErrno == uint32(syscall.ENOTDIR) {
@@ -273,6 +262,52 @@ func run(base unsafe.Pointer) {
 		report(status, prog.RecordFail, o.Step|h.Stage, uint32(e), i)
 		exit(125)
 	}
+}
+
+// execute executes a program, and returns why it could not.
+//
+//go:nosplit
+//go:noinline
+//go:norace
+func execute(base unsafe.Pointer, h *prog.Header, o *prog.Op) syscall.Errno {
+	path := arg(base, o, 0)
+	_, _, e := syscall.RawSyscall(sysExecve, path, arg(base, o, 1), arg(base, o, 2))
+	if argv := arg(base, o, 3); e == syscall.ENOEXEC && argv != 0 && (arg(base, o, 4)&prog.ExecTextOnly == 0 || text(h, path)) {
+		*(*uint64)(pointer(argv + 8)) = uint64(path)
+		_, _, e = syscall.RawSyscall(sysExecve, uintptr(*(*uint64)(pointer(argv))), argv, arg(base, o, 2))
+	}
+	if e == syscall.EACCES && arg(base, o, 4)&prog.ExecExact != 0 {
+		// Is it not executable, or in a directory that cannot be searched?
+		if _, _, found := syscall.RawSyscall(syscall.SYS_FACCESSAT, atFdcwd, path, 0); found != 0 {
+			return syscall.ENOENT
+		}
+	}
+	return e
+}
+
+// text reports whether a file can be read and looks like a script: its first line has no byte 0.
+//
+//go:nosplit
+//go:norace
+func text(h *prog.Header, path uintptr) bool {
+	fd, _, e := syscall.RawSyscall6(syscall.SYS_OPENAT, atFdcwd, path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0, 0, 0)
+	if e != 0 {
+		return false
+	}
+	n, _, e := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(&h.Scratch)), unsafe.Sizeof(h.Scratch))
+	syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0)
+	if e != 0 {
+		return false
+	}
+	for i := uintptr(0); i < n; i++ {
+		switch *(*byte)(unsafe.Add(unsafe.Pointer(&h.Scratch), i)) {
+		case '\n':
+			return true
+		case 0:
+			return false
+		}
+	}
+	return true
 }
 
 // same fails with EEXIST, and reports the n bytes at found, if they are not the

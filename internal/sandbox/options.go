@@ -79,6 +79,9 @@ type Options struct {
 	NoUserNamespaces bool
 	// AssertNoUserNamespaces makes Start fail if the command could make user namespaces.
 	AssertNoUserNamespaces bool
+	// Scripts runs a script that does not begin with "#!" by /bin/sh, as shells do. False: it cannot be executed, as
+	// in os/exec. See also Bubblewrap.
+	Scripts bool
 	// LoopbackOptional goes on if the loopback device of a new network namespace cannot be brought up. False: that
 	// is an error.
 	LoopbackOptional bool
