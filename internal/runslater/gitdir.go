@@ -290,7 +290,8 @@ func (c *Classifier) gitFile(ch Change) string {
 	if !ok || dir == "" || !slices.ContainsFunc(c.Roots, func(root string) bool { return paths.Inside(dir, root) }) {
 		return reasonElse
 	}
-	if resolve(c.New, dir, func(string) {}) != dir {
+	// Commands may still write there, so what is found now is not kept.
+	if resolve(&links{view: c.New, roots: c.Roots}, dir, func(string) {}) != dir {
 		return reasonElse
 	}
 	// A target in git's own directories for these is as safe as they are.

@@ -121,9 +121,7 @@ func (c *Classifier) parent(dir string, visit func(string)) string {
 }
 
 func (c *Classifier) oldLinks() *links {
-	if c.links.to == nil {
-		c.links = links{c.Old, make(map[string]string)}
-	}
+	c.links.view, c.links.roots = c.Old, c.Roots
 	return &c.links
 }
 

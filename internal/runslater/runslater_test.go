@@ -443,3 +443,57 @@ func TestEnter(t *testing.T) {
 		}
 	}
 }
+
+// TestLongLinks: links of a project can name thousands of directories one after the other, which need not exist.
+func TestLongLinks(t *testing.T) {
+	up, down := strings.Repeat("../", 2000), strings.Repeat("a/", 2000)
+	for name, tt := range map[string]struct {
+		old           tree
+		changes, want string
+	}{
+		"missing, and back": {tree{"/p/.envrc": "=>none/a/../../none/b/../../x/y", "/p/x/z": ""}, "x/y x/z none/a", "x/y"},
+		"down and up":       {tree{"/p/.envrc": "=>l", "/p/l": "=>" + down + "l/" + up + "m", "/p/m": "=>x"}, "x y l", "l"},
+		"up and down":       {tree{"/p/.envrc": "=>l/" + up[:3990] + "p/m", "/p/l": "=>" + down, "/p/m": "=>x"}, "x l y", "l"},
+		"deep":              {tree{"/p/.envrc": "=>l/" + down, "/p/l": "=>" + down}, down + down + "b x", down + down + "b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := maps.Clone(tt.old)
+			for name := range strings.FieldsSeq(tt.changes) {
+				now["/p/"+name] = "new"
+			}
+			got := slices.Sorted(maps.Keys(reasons(tt.old, now)))
+			if g := strings.Join(got, " "); g != tt.want {
+				t.Errorf("got %.200q, want %.200q", g, tt.want)
+			}
+		})
+	}
+	chain := tree{"/p/.envrc": "=>l0"}
+	for i := range maxLinks - 2 {
+		chain[fmt.Sprintf("/p/l%d", i)] = fmt.Sprintf("=>l%d/%s", i+1, down)
+	}
+	var reads, looks int
+	c := Classifier{Roots: []string{"/p"}, Old: counted{chain, &reads, &looks}, New: chain}
+	c.lead()
+	if looks > 200 || c.links.bytes > 1<<20 {
+		t.Errorf("%d looks; paths with %d bytes are remembered", looks, c.links.bytes)
+	}
+}
+
+// TestLinksRemembered: what is remembered of links is bounded.
+func TestLinksRemembered(t *testing.T) {
+	deep := "/p" + strings.Repeat("/a", 1500)
+	old := tree{deep + "/x": ""}
+	l := links{view: old, roots: []string{"/p"}}
+	for i := range 2 * mostKnown / len(deep) {
+		if l.at(fmt.Sprint(deep, "/", i)); i%1000 == 0 && l.at(deep+"/x").to != "" {
+			t.Fatal("a file is a link")
+		}
+	}
+	size := 0
+	for p := range l.known {
+		size += len(p)
+	}
+	if size > mostKnown {
+		t.Errorf("paths with %d bytes are remembered", size)
+	}
+}

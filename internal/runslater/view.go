@@ -2,7 +2,10 @@ package runslater
 
 import (
 	"path"
+	"slices"
 	"strings"
+
+	"github.com/nsrun/nsrun/internal/paths"
 )
 
 // A Kind says what is at a path. The zero Kind: nothing.
@@ -50,57 +53,99 @@ type View interface {
 // maxLinks is how many links are followed one after the other.
 const maxLinks = 40
 
-// links caches the targets of links, by their paths; "": not a link. So each link of a chain is read only once.
+// links caches what is at paths of a View, so that each link of a chain is read only once.
 type links struct {
-	View
-	to map[string]string
+	view  View
+	roots []string
+	known map[string]target
+	bytes int // of the paths in known
 }
 
-func (l *links) Kind(p string) Kind {
-	if l.Target(p) != "" {
-		return Link
+// A target is where a link leads.
+type target struct {
+	to   string // empty: it is no link
+	none bool   // nothing is there, so nothing below it either
+}
+
+// mostKnown limits the bytes of the paths that links remembers: a link can name a thousand long ones.
+const mostKnown = 16 << 20
+
+func (l *links) at(p string) target {
+	t, known := l.known[p]
+	if known {
+		return t
 	}
-	return Other
-}
-
-func (l *links) Target(p string) string {
-	to, known := l.to[p]
-	if !known {
-		if l.View.Kind(p) == Link {
-			to = l.View.Target(p)
+	switch l.view.Kind(p) {
+	case Link:
+		t.to = l.view.Target(p)
+	case Missing: // outside the roots, it is only unknown
+		t.none = slices.ContainsFunc(l.roots, func(root string) bool { return paths.Inside(p, root) })
+	}
+	if l.bytes += len(p) + len(t.to); l.bytes <= mostKnown {
+		if l.known == nil {
+			l.known = map[string]target{}
 		}
-		l.to[p] = to
+		l.known[p] = t
 	}
-	return to
+	return t
 }
 
 // resolve follows the links in an absolute path. It calls visit for each link on the way and for the end, inside the
 // roots or not.
-func resolve(v View, p string, visit func(string)) string {
-	end := resolveIn(v, "/", strings.TrimPrefix(p, "/"), visit)
+func resolve(l *links, p string, visit func(string)) string {
+	end := resolveIn(l, "/", strings.TrimPrefix(p, "/"), visit)
 	visit(end)
 	return end
 }
 
-// resolveIn is resolve for a path below a directory without links. It visits the end only after too many links.
-func resolveIn(v View, done, p string, visit func(string)) string {
-	rest, links := strings.Split(p, "/"), 0
+// resolveIn is resolve for a path below a directory without links. It visits the end only after too many links. If the
+// end is below a directory whose path is as long as a path can be, it is that directory, and visited.
+func resolveIn(l *links, done, p string, visit func(string)) string {
+	rest, followed := strings.Split(p, "/"), 0
+	missing := "" // a path at which nothing is, with done at or below it
+	deep := 0     // how many elements below done the path has come
 	for len(rest) > 0 {
-		at := path.Join(done, rest[0])
+		e := rest[0]
 		rest = rest[1:]
-		if v.Kind(at) != Link {
+		switch {
+		case e == "" || e == ".":
+			continue
+		case e == ".." && deep > 0:
+			deep--
+			continue
+		case e == "..":
+			if done == missing {
+				missing = ""
+			}
+			done = path.Dir(done)
+			continue
+		case deep > 0 || len(done)+len(e) >= maxPath:
+			deep++
+			continue
+		}
+		at := path.Join(done, e)
+		var t target
+		if missing == "" {
+			t = l.at(at)
+		}
+		if t.none {
+			missing = at
+		}
+		if t.to == "" {
 			done = at
 			continue
 		}
 		visit(at)
-		if links++; links > maxLinks {
+		if followed++; followed > maxLinks {
 			return at
 		}
-		to := v.Target(at)
-		if path.IsAbs(to) {
+		if path.IsAbs(t.to) {
 			done = "/"
 		}
-		rest = append(strings.Split(to, "/"), rest...)
+		rest = append(strings.Split(t.to, "/"), rest...)
+	}
+	if deep > 0 {
+		visit(done)
 	}
 	return done
 }
