@@ -25,64 +25,79 @@ import (
 func printPatch(out io.Writer, reg *project.Registry, e *project.Execution, path string) error {
 	after, done := laterFiles(e)
 	defer done()
-	p := textdiff.NewPatch(out)
-	p.NoBinaries = true
-	var unkept, dropped, gone []string // files of which no change is printed
+	l := logPatch{Patch: textdiff.NewPatch(out), reg: reg, after: after}
+	l.NoBinaries = true
 	defer func() {
-		sayFiles(unkept, "no version of %s was kept", "no versions of %s were kept")
-		sayFiles(dropped, "the change of %s was dropped", "the changes of %s were dropped")
-		sayFiles(gone, "the version of %s is no longer kept", "the versions of %s are no longer kept")
+		sayFiles(l.unkept, "no version of %s was kept", "no versions of %s were kept")
+		sayFiles(l.dropped, "the change of %s was dropped", "the changes of %s were dropped")
+		sayFiles(l.gone, "the version of %s is no longer kept", "the versions of %s are no longer kept")
 	}()
 	for _, c := range e.Changes {
 		if path != "" && !paths.Inside(c.Name(), path) {
 			continue
 		}
-		if c.Before == "" {
-			if c.Kind != project.Added && c.OldMode.IsRegular() {
-				unkept = append(unkept, c.Name())
-			}
-			continue
+		if err := l.change(c); err != nil {
+			return err
 		}
-		if c.Dropped {
-			dropped = append(dropped, c.Name())
-			continue
+	}
+	return nil
+}
+
+// A logPatch is the patch of an execution.
+type logPatch struct {
+	*textdiff.Patch
+	reg                   *project.Registry
+	after                 func(project.Change) (*os.File, error)
+	unkept, dropped, gone []string // files of which no change is printed
+}
+
+// change prints one change.
+func (l *logPatch) change(c project.Change) error {
+	switch {
+	case c.Before == "":
+		if c.Kind != project.Added && c.OldMode.IsRegular() {
+			l.unkept = append(l.unkept, c.Name())
 		}
-		f := textdiff.File{OldPath: c.Path, NewPath: c.Path}
-		if c.Kind != project.Added {
-			old, err := reg.OpenBefore(c)
-			if errors.Is(err, fs.ErrNotExist) {
-				gone = append(gone, c.Name())
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			defer old.Close()
-			f.OldMode = diff.GitMode(c.OldMode)
-			if f.Old, err = fileContent(old); err != nil {
-				return err
-			}
+		return nil
+	case c.Dropped:
+		l.dropped = append(l.dropped, c.Name())
+		return nil
+	}
+	f := textdiff.File{OldPath: c.Path, NewPath: c.Path}
+	if c.Kind != project.Added {
+		old, err := l.reg.OpenBefore(c)
+		if errors.Is(err, fs.ErrNotExist) {
+			l.gone = append(l.gone, c.Name())
+			return nil
 		}
-		if now, err := after(c); err == nil {
-			defer now.Close()
-			fi, err := now.Stat()
-			if err != nil {
-				return err
-			}
-			f.NewMode = diff.GitMode(fi.Mode())
-			if f.New, err = fileContent(now); err != nil {
-				return err
-			}
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			console.Say("%s", err)
-			continue
+		if err != nil {
+			return err
 		}
-		if f.OldMode == 0 && f.NewMode == 0 {
-			continue
+		defer old.Close()
+		f.OldMode = diff.GitMode(c.OldMode)
+		if f.Old, err = fileContent(old); err != nil {
+			return err
 		}
-		if err := p.Add(f); err != nil {
-			return errors.Join(err, p.Break())
+	}
+	if now, err := l.after(c); err == nil {
+		defer now.Close()
+		fi, err := now.Stat()
+		if err != nil {
+			return err
 		}
+		f.NewMode = diff.GitMode(fi.Mode())
+		if f.New, err = fileContent(now); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		console.Say("%s", err)
+		return nil
+	}
+	if f.OldMode == 0 && f.NewMode == 0 {
+		return nil
+	}
+	if err := l.Add(f); err != nil {
+		return errors.Join(err, l.Break())
 	}
 	return nil
 }

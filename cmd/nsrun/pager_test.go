@@ -155,3 +155,20 @@ func TestPager(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
+
+// TestLogPatchOfMany: a patch of many files takes few descriptors.
+func TestLogPatchOfMany(t *testing.T) {
+	d := newBench(t)
+	const script = `i=0; while [ $i -lt 200 ]; do echo $1 >f$i; i=$((i+1)); done`
+	for _, text := range []string{"a", "b"} {
+		if out, err := d.command(nil, "run", "--commit", "-q", "--", "sh", "-c", script, "sh", text).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	c := d.command(nil)
+	c.Path, c.Args = "/bin/sh", []string{"sh", "-c", `ulimit -n 100; exec "$1" log -p last`, "sh", filepath.Join(d.bin, "nsrun")}
+	out, err := c.Output()
+	if n := strings.Count(string(out), "\n+b\n"); err != nil || n != 200 {
+		t.Errorf("%d files, error %v", n, err)
+	}
+}
