@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
@@ -42,11 +43,15 @@ const (
 	delegate    = "cpu memory pids"
 )
 
-// remedies are what a host and this user need; read returns the content of one of the host's files, without the
-// newline, or nothing.
-func remedies(user string, read func(name string) string) (list []remedy) {
+// remedies are what a host and this user need, in the order in which they are to be applied, except those whose reasons
+// are in asked; read returns the content of one of the host's files, without the newline, or nothing.
+func remedies(user string, read func(name string) string, asked map[string]bool) (list []remedy) {
+	limits := read(limitsName)
 	set := func(key, value, why string) {
-		list = append(list, remedy{why, []remedyFile{{limitsName, key + " = " + value + "\n"}}, [][]string{{"sysctl", "-w", key + "=" + value}}})
+		if !asked[why] {
+			limits = withSetting(limits, key, value)
+			list = append(list, remedy{why, []remedyFile{{limitsName, limits}}, [][]string{{"sysctl", "-w", key + "=" + value}}})
+		}
 	}
 	if read("/proc/sys/kernel/unprivileged_userns_clone") == "0" {
 		set("kernel.unprivileged_userns_clone", "1", "ordinary users may not make user namespaces")
@@ -71,24 +76,18 @@ func remedies(user string, read func(name string) string) (list []remedy) {
 	if r, needed := rangeRemedy(user, read); needed {
 		list = append(list, r)
 	}
-	return merged(list)
+	return slices.DeleteFunc(list, func(r remedy) bool { return asked[r.why] })
 }
 
-// merged combines remedies so that each file appears once, with all of its lines.
-func merged(list []remedy) []remedy {
-	for i := range list {
-		for j := range list[i].files {
-			f := &list[i].files[j]
-			for _, other := range list[:i] {
-				for _, o := range other.files {
-					if o.name == f.name && !strings.Contains(f.content, o.content) {
-						f.content = o.content + f.content
-					}
-				}
-			}
+// withSetting is sysctl.conf(5) with a setting, in the place of an earlier one of that name.
+func withSetting(text, key, value string) string {
+	var b strings.Builder
+	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
+		if name, _, _ := strings.Cut(line, "="); line != "" && strings.TrimSpace(name) != key {
+			b.WriteString(line + "\n")
 		}
 	}
-	return list
+	return b.String() + key + " = " + value + "\n"
 }
 
 // readHost reads a file. If the name ends with a slash, it returns the first name in that directory.
@@ -136,7 +135,8 @@ func (r *remedy) apply() error {
 
 // fixHost shows each remedy, asks about it, and applies it. With printOnly it only shows them.
 func fixHost(printOnly bool) int {
-	list := remedies(asker(), readHost)
+	user, asked := asker(), map[string]bool{}
+	list := remedies(user, readHost, asked)
 	if len(list) == 0 {
 		fmt.Println("nothing to fix on this host")
 		return 0
@@ -144,17 +144,21 @@ func fixHost(printOnly bool) int {
 	if !printOnly && os.Geteuid() != 0 {
 		return console.Fail(advice.With(fmt.Errorf("doctor --fix: %d remedies need root", len(list)), "try: sudo nsrun doctor --fix, or nsrun doctor --fix --print"))
 	}
-	status := 0
-	for i := range list {
-		list[i].print(os.Stdout)
-		if printOnly {
-			continue
+	if printOnly {
+		for i := range list {
+			list[i].print(os.Stdout)
 		}
+		return 0
+	}
+	status := 0
+	for ; len(list) > 0; list = remedies(user, readHost, asked) { // what was refused is in no file of the next ones
+		asked[list[0].why] = true
+		list[0].print(os.Stdout)
 		if answer := console.Ask("do that? [y/N] "); answer != "y" && answer != "yes" {
 			fmt.Println("left as it is")
 			continue
 		}
-		if err := list[i].apply(); err != nil {
+		if err := list[0].apply(); err != nil {
 			status = console.Fail(err)
 			continue
 		}

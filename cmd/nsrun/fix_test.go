@@ -25,6 +25,8 @@ func TestRemedies(t *testing.T) {
 		{"no user namespaces", map[string]string{"/proc/sys/user/max_user_namespaces": "0"}, []string{"run sysctl -w user.max_user_namespaces=10000"}},
 		{"two limits", map[string]string{"/proc/sys/user/max_user_namespaces": "0", "/proc/sys/user/max_net_namespaces": "0"},
 			[]string{"run sysctl -w user.max_user_namespaces=10000", "        user.max_user_namespaces = 10000\n        user.max_net_namespaces = 10000\n"}},
+		{"a limit beside earlier settings", map[string]string{"/proc/sys/user/max_net_namespaces": "0", limitsName: "kernel.x = 1\nuser.max_net_namespaces=3\nuser.y = 2"},
+			[]string{"write " + limitsName + ":\n        kernel.x = 1\n        user.y = 2\n        user.max_net_namespaces = 10000\n    run"}},
 		{"Debian's switch", map[string]string{"/proc/sys/kernel/unprivileged_userns_clone": "0"}, []string{"run sysctl -w kernel.unprivileged_userns_clone=1"}},
 		{"AppArmor", map[string]string{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1"},
 			[]string{"write /etc/apparmor.d/nsrun:\n        # AppArmor profile"}},
@@ -44,7 +46,7 @@ func TestRemedies(t *testing.T) {
 				return text
 			}
 			return "nodev\toverlay"
-		})
+		}, nil)
 		for i := range list {
 			list[i].print(&out)
 		}
@@ -56,6 +58,21 @@ func TestRemedies(t *testing.T) {
 				t.Errorf("%s: %q is not in\n%s", c.name, want, &out)
 			}
 		}
+	}
+}
+
+// TestRefusedRemedy: what was refused is not done together with another remedy.
+func TestRefusedRemedy(t *testing.T) {
+	read := func(name string) string {
+		if strings.HasPrefix(name, "/proc/sys/user/max_") {
+			return "0"
+		}
+		return "nodev\toverlay"
+	}
+	all := remedies("", read, nil)
+	rest := remedies("", read, map[string]bool{all[0].why: true})
+	if len(rest) != len(all)-1 || rest[0].why != all[1].why || strings.Contains(rest[0].files[0].content, "user.max_user_namespaces") {
+		t.Errorf("of %v: %v", all, rest)
 	}
 }
 
