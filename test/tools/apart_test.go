@@ -21,7 +21,7 @@ var apart = map[string]string{
 	"python venv": elsewhere, "subversion with renamed directories": elsewhere, "nginx": elsewhere, "unison": elsewhere,
 
 	"cp -a": manyFiles, "tar": manyFiles, "cpio": manyFiles, "hard links: 100 names, packed and unpacked": manyFiles,
-	"find -samefile": manyFiles, "cp -al of linked files, without the old tree": manyFiles, "cpio by links": manyFiles,
+	"find -samefile": manyFiles, "mv of all names of an old file": manyFiles, "cp -al of linked files, without the old tree": manyFiles, "cpio by links": manyFiles,
 
 	"dpkg-deb": hostsIPC, "fakeroot": hostsIPC, "set-user-id file in an archive": hostsIPC, "dpkg-buildpackage of a C program": hostsIPC, "dpkg in a root of one's own": hostsIPC,
 	"shared memory and semaphores": hostsIPC, "named semaphores and System V IPC": hostsIPC,

@@ -20,6 +20,7 @@ var fileTasks = []task{
 	{name: "fallocate", needs: "flock", run: "fallocate -l 1M a && fallocate -p -o 4096 -l 8192 a && stat -c %s a"},
 	{name: "hard link of a new file", run: "echo a >a && ln a b && echo c >>b && cat a && stat -c %h a b", then: "stat -c %h a b; echo d >>a; cat b"},
 	{name: "hard link of an old file", setup: "echo a >a", run: "ln a b && stat -c %h a b && echo c >>b && cat a", then: "stat -c %h a b; cat a"},
+	{name: "mv of all names of an old file", setup: "echo a >a; ln a b; ln a c; mkdir d", run: "mv a d; mv b c d; stat -c '%n %h' d/*; test d/a -ef d/b && test d/a -ef d/c; echo $?", then: "test d/a -ef d/b && test d/a -ef d/c; echo $?"},
 	{name: "cp -al", setup: "mkdir d; for i in 1 2 3; do echo $i >d/$i; done", run: "cp -al d e && stat -c %h e/1 && rm e/2 && ls e", then: "stat -c '%n %h' d/* e/*"},
 	{name: "cp -al of linked files, without the old tree", setup: "mkdir d; echo a >d/a; ln d/a d/b; echo c >d/c", run: "cp -al d e && rm -r d && stat -c '%n %h' e/*", then: "stat -c '%n %h' e/*"},
 	{name: "cpio by links", needs: "cpio", setup: "mkdir s; echo a >s/a; ln s/a s/b", run: "find s -depth | cpio -pdl --quiet t && find t -samefile t/s/a | sort", then: "stat -c '%n %h' s/* t/s/*"},
