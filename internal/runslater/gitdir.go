@@ -290,9 +290,10 @@ func (c *Classifier) gitFile(ch Change) string {
 	if !ok || dir == "" || !slices.ContainsFunc(c.Roots, func(root string) bool { return paths.Inside(dir, root) }) {
 		return reasonElse
 	}
-	// Commands may still write there, so what is found now is not kept.
-	if resolve(&links{view: c.New, roots: c.Roots}, dir, func(string) {}) != dir {
-		return reasonElse
+	for at := dir; at != "/"; at = path.Dir(at) {
+		if c.New.Kind(at) == Link {
+			return reasonElse
+		}
 	}
 	// A target in git's own directories for these is as safe as they are.
 	for _, sub := range [...]string{"/worktrees/", "/modules/"} {

@@ -250,7 +250,7 @@ func (c *Classifier) leadKeys(at, top string, leads []Lead) (included []config) 
 		case LeadInclude:
 			file := c.named(path.Dir(at), l.Path)
 			if end := c.watch(file, watched{reason: reasonConfig, config: true}); end != "" {
-				dir := resolve(c.oldLinks(), path.Dir(file), func(string) {})
+				dir := c.parent(path.Dir(file), func(string) {}) // which watch has resolved
 				included = append(included, config{path.Join(dir, path.Base(file)), end})
 			}
 		case LeadCommand:

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A tree is a View made of texts: a directory is what something lies in, and "=>" begins
@@ -383,6 +384,34 @@ func TestChains(t *testing.T) {
 	}
 	if looks > 3*length {
 		t.Errorf("%d looks at %d links", looks, length)
+	}
+}
+
+// TestManyChains: links that lead through the same chain cost no more than one, though the target of each link is as
+// long as it can be.
+func TestManyChains(t *testing.T) {
+	const length, many = 39, 20_000
+	old := tree{"/p/d": "=dir"}
+	now := tree{"/p/check": "new", "/p/other": "new"}
+	for i := range length {
+		old[fmt.Sprintf("/p/l%d", i)] = "=>" + strings.Repeat("d/../", 800) + fmt.Sprintf("l%d", i+1)
+	}
+	old[fmt.Sprintf("/p/l%d", length)] = "=>check"
+	for i := range many {
+		old[fmt.Sprintf("/p/.idea/%d", i)] = "=>../l0"
+	}
+	c := Classifier{Roots: []string{"/p"}, Old: old, New: now}
+	start := time.Now()
+	if got := c.Reason(Change{Path: "/p/other", Kind: File, Content: true}); got != "" {
+		t.Errorf("another file: %s", got)
+	}
+	for _, name := range []string{"l0", "l20", "check"} {
+		if got := c.Reason(Change{Path: "/p/" + name, Kind: File, Content: true}); got == "" {
+			t.Errorf("%s does not run later", name)
+		}
+	}
+	if took := time.Since(start); took > 20*time.Second {
+		t.Errorf("it took %v", took)
 	}
 }
 

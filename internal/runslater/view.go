@@ -50,15 +50,18 @@ type View interface {
 	Survey(path, name string, want func(string) bool) (names, holding []string)
 }
 
-// maxLinks is how many links are followed one after the other.
+// maxLinks is how many links the kernel follows in one path.
 const maxLinks = 40
 
-// links caches what is at paths of a View, so that each link of a chain is read only once.
+// links caches what is at paths of a View, and where links lead in the end, so that each link of a chain is read and
+// followed only once: many links can lead through one chain, and the target of each can have a thousand elements.
 type links struct {
 	view  View
 	roots []string
 	known map[string]target
-	bytes int // of the paths in known
+	bytes int               // of the paths in known
+	ends  map[string]string // by the path of the link; "": nowhere, through too many links
+	kept  int               // bytes of the paths in ends
 }
 
 // A target is where a link leads.
@@ -90,23 +93,30 @@ func (l *links) at(p string) target {
 	return t
 }
 
-// resolve follows the links in an absolute path. It calls visit for each link on the way and for the end, inside the
-// roots or not.
-func resolve(l *links, p string, visit func(string)) string {
-	end := resolveIn(l, "/", strings.TrimPrefix(p, "/"), visit)
-	visit(end)
+// resolveIn follows the links in a path below a directory without links, and returns where it leads. It calls visit for
+// each link on the way that no earlier call has followed to its end. If the end is below a directory whose path is as
+// long as a path can be, it is that directory, and visited.
+func resolveIn(l *links, done, p string, visit func(string)) string {
+	w := walk{links: l, visit: visit}
+	end, deep, _ := w.follow(done, p, 0)
+	if deep > 0 {
+		visit(end)
+	}
 	return end
 }
 
-// resolveIn is resolve for a path below a directory without links. It visits the end only after too many links. If the
-// end is below a directory whose path is as long as a path can be, it is that directory, and visited.
-func resolveIn(l *links, done, p string, visit func(string)) string {
-	rest, followed := strings.Split(p, "/"), 0
+// A walk is one call of resolveIn.
+type walk struct {
+	*links
+	visit    func(string)
+	followed int // links whose end was not known
+}
+
+// follow is resolveIn after depth links, each in the target of the one before. deep is how many elements the path comes
+// below the end. If there are too many links, over is the depth at which it stopped; else it is zero.
+func (w *walk) follow(done, p string, depth int) (end string, deep, over int) {
 	missing := "" // a path at which nothing is, with done at or below it
-	deep := 0     // how many elements below done the path has come
-	for len(rest) > 0 {
-		e := rest[0]
-		rest = rest[1:]
+	for e := range strings.SplitSeq(p, "/") {
 		switch {
 		case e == "" || e == ".":
 			continue
@@ -126,7 +136,7 @@ func resolveIn(l *links, done, p string, visit func(string)) string {
 		at := path.Join(done, e)
 		var t target
 		if missing == "" {
-			t = l.at(at)
+			t = w.at(at)
 		}
 		if t.none {
 			missing = at
@@ -135,19 +145,47 @@ func resolveIn(l *links, done, p string, visit func(string)) string {
 			done = at
 			continue
 		}
-		visit(at)
-		if followed++; followed > maxLinks {
-			return at
+		w.visit(at)
+		if done, deep, over = w.link(done, at, t.to, depth+1); over > 0 {
+			return done, 0, over
 		}
-		if path.IsAbs(t.to) {
-			done = "/"
-		}
-		rest = append(strings.Split(t.to, "/"), rest...)
 	}
-	if deep > 0 {
-		visit(done)
+	return done, deep, 0
+}
+
+// link follows a link in the directory dir. It goes on beyond what the kernel follows: so the next call does not follow
+// all of the same links again, either because their ends are known, or because the kernel does not reach them.
+func (w *walk) link(dir, at, to string, depth int) (end string, deep, over int) {
+	if end, known := w.ends[at]; known && end == "" {
+		return at, 0, depth + maxLinks
+	} else if known {
+		return end, 0, 0
 	}
-	return done
+	if w.followed++; w.followed > 2*maxLinks {
+		return at, 0, depth
+	}
+	if path.IsAbs(to) {
+		dir = "/"
+	}
+	end, deep, over = w.follow(dir, to, depth)
+	switch {
+	case over == 0 && deep == 0:
+		w.keep(at, end)
+	case over-depth >= maxLinks:
+		w.keep(at, "")
+	}
+	return end, deep, over
+}
+
+// keep remembers where a link leads.
+func (l *links) keep(at, end string) {
+	if l.kept += len(at) + len(end); l.kept > mostKnown {
+		return
+	}
+	if l.ends == nil {
+		l.ends = map[string]string{}
+	}
+	l.ends[at] = end
 }
 
 // absolute returns the target of a path that something in dir names. Empty: unknown, or nothing can be there.
