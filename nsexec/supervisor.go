@@ -62,6 +62,9 @@ func (c *Cmd) handedOver(ours sys.FD) error {
 	case c.opt.Supervisor == nil:
 		return nil
 	case c.handed != nil:
+		// The command was executed, so all that the sandbox sends has arrived. Nothing has if the command's process was
+		// killed before that, and nothing ends the wait for it, because this process has the other end of the socket, too.
+		_ = unix.Shutdown(int(ours), unix.SHUT_RD)
 		err := <-c.handed
 		c.handed = nil
 		return err
@@ -100,7 +103,11 @@ func (c *Cmd) handOver(got []*os.File) error {
 		closeFiles(got)
 		return &Error{Op: "supervise", Path: c.Path, Err: errGone}
 	}
-	return s.Started(got[0], got[1:])
+	err := s.Started(got[0], got[1:])
+	if errno, bare := err.(syscall.Errno); bare {
+		err = &Error{Op: "supervise", Path: c.Path, Err: errno}
+	}
+	return err
 }
 
 // endSupervise closes the socket, for which a goroutine may be waiting.

@@ -3,8 +3,10 @@
 package nsexec_test
 
 import (
+	"errors"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/sandbox"
@@ -86,5 +88,22 @@ func TestLeaveMountsFailed(t *testing.T) {
 	}
 	if held := nsexec.HeldMounts(cmd); held != "" {
 		t.Errorf("it holds %s", held)
+	}
+}
+
+// An error of a supervisor that is the number of one alone gets the name of the step.
+func TestSupervisorFails(t *testing.T) {
+	cmd := in(false, system(), "true")
+	s := watching()
+	s.Started = func(_ *os.File, sockets []*os.File) error {
+		for _, f := range sockets {
+			_ = f.Close()
+		}
+		return syscall.EBUSY
+	}
+	sandbox.Of(cmd).Supervisor = s
+	err := cmd.Start()
+	if e, ok := errors.AsType[*nsexec.Error](err); !ok || e.Op != "supervise" || !errors.Is(err, syscall.EBUSY) {
+		t.Errorf("got %v", err)
 	}
 }

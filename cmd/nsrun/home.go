@@ -120,7 +120,11 @@ func homesOf(o *homeOptions) (list []layerOf, err error) {
 	project := ""
 	if o.project != "" {
 		if project, err = fromHere(o.project); err == nil {
-			project, err = trusted(project)
+			var real string
+			if real, err = trusted(project); err != nil {
+				err = withPath(project, err)
+			}
+			project = real
 		}
 	} else {
 		var wd string

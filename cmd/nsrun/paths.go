@@ -33,7 +33,7 @@ func projectAround(dir string) (string, error) {
 	}
 	real, err := trusted(dir)
 	if err != nil {
-		return "", err
+		return "", withPath(dir, err)
 	}
 	return nsrunlib.FindProject(real), nil
 }
@@ -67,6 +67,14 @@ func trusted(path string) (string, error) {
 		return []string{here}
 	}}
 	return links.Resolve(path, w.Suspect)
+}
+
+// withPath is an error with the path that could not be opened, if it is the number of one alone.
+func withPath(path string, err error) error {
+	if errno, ok := errors.AsType[unix.Errno](err); ok {
+		return &fs.PathError{Op: "open", Path: path, Err: errno}
+	}
+	return err
 }
 
 // realPath makes a path absolute, and resolves its symbolic links.

@@ -258,12 +258,12 @@ func badEnd(r strike.Result, out string) (wrong []string) {
 	}
 	for _, bad := range []string{"panic", "goroutine ", "runtime error", "runtime:", "fatal error", "BUG", "%!", "<nil>"} {
 		if strings.Contains(out, bad) {
-			return []string{"it said: " + out}
+			return []string{"it said: " + short(out)}
 		}
 	}
 	for line := range strings.Lines(out) {
 		if !strings.HasPrefix(line, "nsrun: ") && !strings.HasPrefix(line, "  ") {
-			return []string{"it said: " + out}
+			return []string{"it said: " + short(out)}
 		}
 	}
 	lines := strings.Split(strings.TrimSpace(out), "\n")

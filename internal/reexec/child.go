@@ -168,6 +168,9 @@ func run(base unsafe.Pointer) {
 		case prog.NrInstall:
 			e = install(base, uint32(o.Args[0]))
 			status = uintptr(h.NFds-1) - uintptr(o.Args[1])
+			if e != 0 { // it is not there yet, and another file is
+				status = uintptr(*word(base, uintptr(h.Fds+4*(h.NFds-1))))
+			}
 		case prog.NrReceive:
 			next := receive(uintptr(o.Args[0]), status, arg(base, o, 1))
 			if next == nil {

@@ -15,6 +15,9 @@
 // slowed down. Strike counts calls that can change a file system or wait for it, calls that lock, and if asked for,
 // calls that open files or look at them, over all threads and child processes, in the order in which they are entered.
 //
+// With Plan.Starts it counts calls that make processes and set up sandboxes instead, also in processes that no filter
+// of this package has reached.
+//
 // The program is traced with ptrace(2). A seccomp filter that Begin installs selects the calls, so that all others run
 // at full speed.
 package strike

@@ -57,6 +57,12 @@ type Plan struct {
 	// attributes, and copy descriptors. It implies Opens. False: they do not count, and do not fail.
 	Looks bool
 
+	// Starts counts calls that make processes and set up sandboxes instead: from the first instruction of the program on,
+	// without Begin, and also in the processes that it makes, until they execute another program. Kill and KillAfter
+	// then kill the process alone that makes the call. Opens, Looks, Alone and Stay do not matter. False: they do not
+	// count.
+	Starts bool
+
 	// Alone counts the calls of the program itself, and none of processes that it starts. False: all count.
 	Alone bool
 
@@ -104,7 +110,9 @@ func run(cmd *exec.Cmd, p Plan) (Result, error) {
 	if cmd.Env == nil {
 		cmd.Env = os.Environ()
 	}
-	cmd.Env = append(cmd.Env, insideEnv+"="+insideChanges)
+	if !p.Starts {
+		cmd.Env = append(cmd.Env, insideEnv+"="+insideChanges)
+	}
 	if p.Looks {
 		p.Opens = true
 		// Go's runtime looks at the limit of its cgroup from time to time, which would count.
@@ -234,7 +242,7 @@ func (t *tracer) kill() {
 
 // resume lets a thread run on, to the end of its call if it is to be killed there.
 func (t *tracer) resume(tid int, sig unix.Signal) error {
-	if th := t.threads[tid]; th != nil && th.struck {
+	if th := t.threads[tid]; th != nil && th.struck || t.plan.Starts {
 		return unix.PtraceSyscall(tid, int(sig))
 	}
 	return unix.PtraceCont(tid, int(sig))
@@ -251,6 +259,8 @@ func (t *tracer) stopped(tid int, ws unix.WaitStatus) error {
 		return nil
 	}
 	switch sig := ws.StopSignal(); {
+	case sig == unix.SIGTRAP|0x80 && t.plan.Starts:
+		return t.startStopped(tid, th)
 	case sig == unix.SIGTRAP|0x80:
 		if th.struck {
 			t.result.Killed = true
@@ -259,8 +269,11 @@ func (t *tracer) stopped(tid int, ws unix.WaitStatus) error {
 		}
 		return t.resume(tid, 0)
 	case sig == unix.SIGTRAP && ws.TrapCause() > 0:
-		if ws.TrapCause() == unix.PTRACE_EVENT_SECCOMP {
+		switch ws.TrapCause() {
+		case unix.PTRACE_EVENT_SECCOMP:
 			return t.entered(tid, th)
+		case unix.PTRACE_EVENT_EXEC:
+			return t.executed(tid)
 		}
 		return t.resume(tid, 0)
 	case sig == unix.SIGSTOP && !th.known:
@@ -273,7 +286,7 @@ func (t *tracer) stopped(tid int, ws unix.WaitStatus) error {
 
 // entered looks at a call that a thread is about to do.
 func (t *tracer) entered(tid int, th *thread) error {
-	nr, args, err := readCall(tid)
+	_, nr, args, err := readCall(tid)
 	if err != nil {
 		return err
 	}
@@ -348,8 +361,8 @@ func (t *tracer) fail(tid int) error {
 	return t.resume(tid, 0)
 }
 
-// readCall asks which call the thread is about to do.
-func readCall(tid int) (nr uint64, args [6]uint64, err error) {
+// readCall asks which call the thread is about to do, or, if it is at the end of one, only that.
+func readCall(tid int) (ended bool, nr uint64, args [6]uint64, err error) {
 	// struct ptrace_syscall_info of <linux/ptrace.h>.
 	var info struct {
 		op   uint8
@@ -364,9 +377,10 @@ func readCall(tid int) (nr uint64, args [6]uint64, err error) {
 	const getSyscallInfo = 0x420e
 	_, _, e := unix.RawSyscall6(unix.SYS_PTRACE, getSyscallInfo, uintptr(tid), unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0)
 	if e != 0 {
-		return 0, args, e
+		return false, 0, args, e
 	}
-	return info.nr, info.args, nil
+	const atExit = 2
+	return info.op == atExit, info.nr, info.args, nil
 }
 
 func readMemory(tid int, addr uint64, b []byte) int {

@@ -249,6 +249,25 @@ func TestChildProcess(t *testing.T) {
 	}
 }
 
+// Without Begin, the calls count that make a process, until it executes another program, which then does what it likes.
+func TestStarts(t *testing.T) {
+	testenv.Leaks(t)
+	var names []string
+	r, left, out := strikeAt(t, "child", Plan{Starts: true, Trace: func(_ int, c Call) { names = append(names, c.Name) }})
+	if r.ExitCode != 0 || len(left) != 2 || !slices.Contains(names, "execve") || slices.Contains(names, "mkdirat") {
+		t.Fatalf("got %+v, %q, %q\n%s", r, names, left, out)
+	}
+	exec := func(c Call) bool { return c.Name == "execve" }
+	r, left, out = strikeAt(t, "child", Plan{Starts: true, Only: exec, At: 1, Do: Fail, Errno: unix.EMFILE})
+	if r.Failed != 1 || r.ExitCode != 1 || len(left) != 0 || !strings.Contains(out, "too many open files") {
+		t.Errorf("got %+v, %q\n%s", r, left, out)
+	}
+	r, left, out = strikeAt(t, "child", Plan{Starts: true, Only: exec, At: 1}) // the child is killed, the program is not
+	if !r.Killed || r.ExitCode != 1 || len(left) != 0 || !strings.Contains(out, "signal: killed") {
+		t.Errorf("got %+v, %q\n%s", r, left, out)
+	}
+}
+
 func TestOwnEnd(t *testing.T) {
 	testenv.Leaks(t)
 	if r, _, _ := strikeAt(t, "abort", Plan{At: 1}); r.Killed || r.ExitCode != -1 {
