@@ -97,6 +97,10 @@ func lastRun(roots []overlay.Root) (id string, at time.Time, ok bool) {
 	return id, at, ok
 }
 
+// unnoted reports whether a session was created after the last command that was noted. It was not if it is of the
+// future: then the clock was set back since.
+func unnoted(created, at, now time.Time) bool { return created.After(at) && !created.After(now) }
+
 // decidable returns the session for a verb that gets none: that of the last command. It returns an older one only after
 // a yes at the terminal.
 func decidable(verb string) (id string, err error) {
@@ -119,7 +123,7 @@ func decidable(verb string) (id string, err error) {
 	}
 	last, at, ok := lastRun(newest.Roots)
 	switch {
-	case !ok || last == newest.ID || newest.Created.After(at):
+	case !ok || last == newest.ID || unnoted(newest.Created, at, time.Now()):
 		return newest.ID, nil
 	case kept[last]:
 		return last, nil
