@@ -136,7 +136,7 @@ func TestCrashShut(t *testing.T) {
 		if apart {
 			state = tempDir(t)
 		}
-		crash(t, dir, state, true, 12, whole, "kill", "kill after")
+		crash(t, dir, state, true, 12, whole, "kill", "kill after", "ENOSPC", "EIO", "EROFS for good")
 	}
 }
 
