@@ -200,9 +200,6 @@ func (tr *struckTrial) judge(t *testing.T, p *struckPlace, plan strike.Plan, r s
 	if later := tr.differs(struckState{at, now.sessions}, now); !r.Killed && len(later) > 0 && !strings.Contains(out, "next command") {
 		note("the next command changed the project: %s", few(later))
 	}
-	if !r.Killed && !strings.Contains(out, "registry: ") {
-		wrong = append(wrong, p.unlogged(t)...)
-	}
 	wrong = append(wrong, tr.goOn(t, p, done, plan.Errno)...)
 	if l := p.litter(t); len(l) > 0 {
 		note("left: %q", l)

@@ -37,7 +37,7 @@ func TestDoneIsLogged(t *testing.T) {
 		p := tr.prepared(t)
 		plan := strike.Plan{At: waits, Do: strike.Fail, Errno: unix.EIO, Only: ends}
 		r, out := tr.strike(t, p, plan)
-		wrong := tr.judge(t, p, plan, r, out)
+		wrong := append(p.unlogged(t), tr.judge(t, p, plan, r, out)...)
 		if r.Failed != 1 || r.ExitCode <= 0 || !saysDone(out) {
 			wrong = append(wrong, "it does not say that it was done")
 		}
