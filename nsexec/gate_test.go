@@ -72,15 +72,15 @@ func TestGate(t *testing.T) {
 	// So it is where the set-up has failed before.
 	ctx, cancel = context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	open = make(chan bool)
-	late := time.AfterFunc(30*time.Second, func() { close(open) })
+	later := make(chan bool)
+	late := time.AfterFunc(30*time.Second, func() { close(later) })
 	c = nsexec.CommandContext(ctx, "true")
-	c.Mounts, sandbox.Of(c).Gate = base(mounts.Bind(made, made)), func() error { <-open; return nil }
+	c.Mounts, sandbox.Of(c).Gate = base(mounts.Bind(made, made)), func() error { <-later; return nil }
 	if err := c.Run(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a closed gate, and a source that is missing: %v", err)
 	}
 	if late.Stop() {
-		close(open)
+		close(later)
 	} else {
 		t.Error("Start waits for a gate although the context has ended")
 	}
