@@ -643,8 +643,7 @@ func TestReviewStop(t *testing.T) {
 	at := len(term.Screen())
 	term.Type("q")
 	await(at, "end 0")
-	term.Type("exit\n")
-	_ = sh.Wait()
+	leave(t, term, sh)
 }
 
 // ignores reports whether the process ignores the signal.

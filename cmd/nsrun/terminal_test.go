@@ -246,8 +246,7 @@ func TestAskAgain(t *testing.T) {
 	term.AwaitTimes("[c/d/K] ", 2)
 	term.Type("d\n")
 	term.Await("discarded 1 change")
-	term.Type("exit\n")
-	_ = shell.Wait()
+	leave(t, term, shell)
 }
 
 // TestTypeAhead: what was typed for the command answers no question.
@@ -526,6 +525,27 @@ func back(term *testenv.Terminal) {
 	term.AwaitTimes("prompt> ", 3)
 }
 
+// leave ends a shell. What is typed before it has the terminal back may get lost, so that is typed again.
+func leave(t *testing.T, term *testenv.Terminal, sh *exec.Cmd) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		_ = sh.Wait()
+		close(done)
+	}()
+	for range 60 {
+		term.Type("exit\n")
+		select {
+		case <-done:
+			return
+		case <-time.After(time.Second):
+		}
+	}
+	t.Errorf("the shell does not end: %q", term.Screen())
+	_ = sh.Process.Kill()
+	<-done
+}
+
 // TestStop: Ctrl-Z stops the command and nsrun, and both go on together.
 func TestStop(t *testing.T) {
 	term, sh := jobControl(t)
@@ -537,8 +557,7 @@ func TestStop(t *testing.T) {
 	term.Type("fg\n")
 	term.Type("hello\n")
 	term.Await("\ngot hello")
-	term.Type("exit\n")
-	_ = sh.Wait()
+	leave(t, term, sh)
 }
 
 // TestStopByCommand: a command that stops its process group stops nsrun too, as any other
@@ -550,8 +569,7 @@ func TestStopByCommand(t *testing.T) {
 	back(term)
 	term.Type("fg\n")
 	term.Await("\ngone on")
-	term.Type("exit\n")
-	_ = sh.Wait()
+	leave(t, term, sh)
 }
 
 // TestStoppedTimeout: the time of a command that has stopped nsrun is kept by PID 1, also
@@ -591,7 +609,6 @@ func stoppedTimeout(t *testing.T, limit time.Duration) bool {
 	})
 	term.Type("fg\n")
 	term.Await(over)
-	term.Type("exit\n")
-	_ = sh.Wait()
+	leave(t, term, sh)
 	return true
 }
