@@ -120,11 +120,7 @@ func homesOf(o *homeOptions) (list []layerOf, err error) {
 	project := ""
 	if o.project != "" {
 		if project, err = fromHere(o.project); err == nil {
-			var real string
-			if real, err = trusted(project); err != nil {
-				err = withPath(project, err)
-			}
-			project = real
+			project, err = trustedDir(project)
 		}
 	} else {
 		var wd string

@@ -31,9 +31,9 @@ func projectAround(dir string) (string, error) {
 	if here, err := os.Getwd(); err == nil && here == dir {
 		dir = physical(dir)
 	}
-	real, err := trusted(dir)
+	real, err := trustedDir(dir)
 	if err != nil {
-		return "", withPath(dir, err)
+		return "", err
 	}
 	return nsrunlib.FindProject(real), nil
 }
@@ -69,12 +69,13 @@ func trusted(path string) (string, error) {
 	return links.Resolve(path, w.Suspect)
 }
 
-// withPath is an error with the path that could not be opened, if it is the number of one alone.
-func withPath(path string, err error) error {
-	if errno, ok := errors.AsType[unix.Errno](err); ok {
-		return &fs.PathError{Op: "open", Path: path, Err: errno}
+// trustedDir is trusted, with an error that names the path.
+func trustedDir(path string) (string, error) {
+	real, err := trusted(path)
+	if errno, bare := err.(unix.Errno); bare {
+		err = &fs.PathError{Op: "open", Path: path, Err: errno}
 	}
-	return err
+	return real, err
 }
 
 // realPath makes a path absolute, and resolves its symbolic links.
