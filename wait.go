@@ -190,7 +190,7 @@ func (x *Execution) settle(gaveUp bool) error {
 		return nil
 	case after == Discard:
 		err := x.retire()
-		if err == nil {
+		if err == nil || overlay.Done(err) {
 			x.note(NoticeRecord, r.discarded(ctx, s.ID()))
 		}
 		return err
