@@ -84,7 +84,7 @@ func cmdCommit(args []string) int {
 		return console.Fail(err)
 	}
 	var id string
-	tellRecovered()
+	finishInterrupted()
 	if id, o.Paths, err = decideArg("commit", rest); err != nil {
 		return console.Fail(err)
 	}

@@ -31,7 +31,7 @@ func cmdDiscard(args []string) int {
 		}
 		rest = []string{id}
 	}
-	tellRecovered()
+	finishInterrupted()
 	for _, word := range rest {
 		var s *overlay.Session
 		hint := ""

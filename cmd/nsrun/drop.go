@@ -32,7 +32,7 @@ func cmdDrop(args []string) int {
 	if len(rest) < 2 {
 		return console.Fail(usage.Errorf("drop", "takes a session and paths"))
 	}
-	tellRecovered()
+	finishInterrupted()
 	id, paths, err := sessionArg(rest)
 	if err != nil {
 		return console.Fail(err)

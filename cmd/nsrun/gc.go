@@ -105,7 +105,7 @@ func cmdGC(args []string) int {
 			c.Kept = c.Ended
 		}
 	}
-	tellRecovered()
+	finishInterrupted()
 	verb := "removed"
 	if o.dryRun {
 		verb = "would remove"

@@ -57,7 +57,7 @@ func cmdLs(args []string) int {
 	if o.quiet && (o.json || o.size) {
 		return console.Fail(usage.Errorf("ls", "-q excludes --json and --size"))
 	}
-	tellRecovered()
+	finishInterrupted()
 	var infos []overlay.Info
 	others := 0
 	wd, err := here()

@@ -10,9 +10,15 @@ import (
 	"github.com/nsrun/nsrun/project"
 )
 
-// tellRecovered finishes or rolls back interrupted operations, which opening a session does as well, and says so.
-func tellRecovered() {
+// finishInterrupted is tellRecovered, and finishes interrupted restorations, too.
+func finishInterrupted() {
 	finishRestorations()
+	tellRecovered()
+}
+
+// tellRecovered finishes or rolls back interrupted operations on sessions, which opening a session does as well, and
+// says so.
+func tellRecovered() {
 	for r, err := range overlay.Recover("") {
 		if text := recoveredText(r, err); text != "" {
 			console.Say("%s", text)

@@ -35,7 +35,7 @@ func cmdReview(args []string) int {
 	if len(rest) > 1 {
 		return console.Fail(usage.Errorf("review", "takes one session"))
 	}
-	tellRecovered()
+	finishInterrupted()
 	id, _, err := decideArg("review", rest)
 	if err != nil {
 		return console.Fail(err)

@@ -93,10 +93,7 @@ func (r *runner) all() int {
 	}()
 	n.Preload()
 	r.beginNotify()
-	switch {
-	case r.o.direct:
-		r.registry.Recover()
-	case !resumes:
+	if !resumes && !r.o.direct {
 		tellRecovered()
 	}
 	if !r.o.direct && console.IsTerminal(os.Stderr) {

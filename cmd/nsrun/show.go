@@ -64,7 +64,7 @@ func cmdShow(args []string) int {
 	if err != nil {
 		return console.Fail(err)
 	}
-	tellRecovered()
+	finishInterrupted()
 	s, err := overlay.OpenReadOnly("", id)
 	if err != nil {
 		return console.Fail(err)

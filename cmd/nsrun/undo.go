@@ -46,7 +46,7 @@ func cmdUndo(args []string) int {
 	if len(rest) > 0 {
 		return console.Fail(usage.Errorf("undo", "takes one session, and undoes its last commit, drop or discard as a whole"))
 	}
-	tellRecovered()
+	finishInterrupted()
 	if err != nil {
 		return console.Fail(err)
 	}
