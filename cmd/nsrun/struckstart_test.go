@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,13 +89,19 @@ func (p *startPlace) command(flags string, command ...string) *exec.Cmd {
 }
 
 // start starts the command with a fault.
-func (p *startPlace) start(t *testing.T, flags string, plan strike.Plan) (s started) {
+func (p *startPlace) start(t *testing.T, flags string, plan strike.Plan) started {
 	t.Helper()
 	c := p.command(flags, "bash", "-c", probe)
 	var out, said bytes.Buffer
 	c.Stdout, c.Stderr = &out, &said
 	plan.Starts = true
-	hangs := time.AfterFunc(startMost, func() { s.hung = true; _ = c.Process.Kill() })
+	var hung atomic.Bool
+	hangs := time.AfterFunc(startMost, func() {
+		hung.Store(true)
+		for _, pid := range p.processes() {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	})
 	r, err := strike.Run(c, plan)
 	hangs.Stop()
 	if errors.Is(err, strike.ErrNotPermitted) {
@@ -103,8 +110,19 @@ func (p *startPlace) start(t *testing.T, flags string, plan strike.Plan) (s star
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Result, s.out, s.said = r, out.String(), said.String()
-	return s
+	return started{Result: r, out: out.String(), said: said.String(), hung: hung.Load()}
+}
+
+// processes are all that were started here.
+func (p *startPlace) processes() (pids []int) {
+	environs, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, name := range environs {
+		if b, err := os.ReadFile(name); err == nil && bytes.Contains(b, []byte(p.dir)) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // left is what a start leaves behind: processes, and files where there were none.
@@ -113,12 +131,9 @@ func (p *startPlace) left(t *testing.T) (list []string) {
 	testenv.Poll(testenv.Patience, func() bool {
 		reap()
 		list = list[:0]
-		environs, _ := filepath.Glob("/proc/[0-9]*/environ")
-		for _, name := range environs {
-			if b, err := os.ReadFile(name); err == nil && bytes.Contains(b, []byte(p.dir)) {
-				line, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "comm"))
-				list = append(list, fmt.Sprintf("process %s %s", filepath.Dir(name), line))
-			}
+		for _, pid := range p.processes() {
+			name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+			list = append(list, fmt.Sprintf("process %d %s", pid, name))
 		}
 		for _, dir := range []string{"tmp", "run", "outside"} {
 			entries, err := os.ReadDir(p.at(dir))

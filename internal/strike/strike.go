@@ -96,6 +96,13 @@ func Run(cmd *exec.Cmd, p Plan) (r Result, err error) {
 		defer close(done)
 		// Only this thread is asked for as a tracer, and it is thrown away with all that it traces.
 		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			// The main thread is never thrown away, and adopts orphans, which the tracer would wait for. While it is
+			// locked here, another thread does it.
+			r, err = Run(cmd, p)
+			runtime.UnlockOSThread()
+			return
+		}
 		r, err = run(cmd, p)
 	}()
 	<-done
@@ -191,7 +198,9 @@ func (t *tracer) trace() error {
 	if err := t.resume(t.main, 0); err != nil {
 		return err
 	}
-	for len(t.threads) > 0 {
+	// Until nothing is traced any more, and not until all known threads have ended: one that made a process can be
+	// killed before the first stop of that is seen.
+	for {
 		tid, ws, err := wait(-1)
 		if err == unix.ECHILD {
 			return nil
@@ -207,7 +216,6 @@ func (t *tracer) trace() error {
 			return err
 		}
 	}
-	return nil
 }
 
 func (t *tracer) ended(tid int, ws unix.WaitStatus) {

@@ -268,6 +268,24 @@ func TestStarts(t *testing.T) {
 	}
 }
 
+// A process whose parent is killed while it is made goes on.
+func TestKilledWhileItForks(t *testing.T) {
+	testenv.Leaks(t)
+	for range 50 {
+		c := exec.Command("sh", "-c", "(echo made) & wait")
+		var out bytes.Buffer
+		c.Stdout, c.WaitDelay = &out, testenv.Patience
+		fork := func(c Call) bool { return strings.HasPrefix(c.Name, "clone") }
+		r, err := Run(c, Plan{Starts: true, Only: fork, At: 1, Do: KillAfter})
+		if errors.Is(err, ErrNotPermitted) {
+			testenv.Skip(t, "ptrace", err.Error())
+		}
+		if err != nil || !r.Killed || r.ExitCode != -1 || out.String() != "made\n" {
+			t.Fatalf("got %+v, %v, %q", r, err, &out)
+		}
+	}
+}
+
 func TestOwnEnd(t *testing.T) {
 	testenv.Leaks(t)
 	if r, _, _ := strikeAt(t, "abort", Plan{At: 1}); r.Killed || r.ExitCode != -1 {
