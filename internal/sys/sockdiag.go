@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// StateListen is TCP_LISTEN, a state of sockets in sock_diag(7), which unix sockets have too.
+const StateListen = 10
+
 // A UnixSocket is a unix socket of this network namespace, as sock_diag(7) describes it.
 type UnixSocket struct {
 	Ino     uint32 // the lower half of the socket's inode number
@@ -22,31 +25,39 @@ type UnixSocket struct {
 
 // UnixSockets asks the kernel for the unix socket with an inode number, or for all if ino is 0. It calls do for each.
 func UnixSockets(ino uint32, do func(UnixSocket)) error {
+	const showNameAndVFS, message = 3, 16 // UDIAG_SHOW_NAME | UDIAG_SHOW_VFS
+	q := make([]byte, 24)                 // struct unix_diag_req
+	q[0] = unix.AF_UNIX
+	binary.NativeEndian.PutUint32(q[4:], ^uint32(0)) // in all states
+	binary.NativeEndian.PutUint32(q[8:], ino)
+	binary.NativeEndian.PutUint32(q[12:], showNameAndVFS)
+	binary.NativeEndian.PutUint64(q[16:], ^uint64(0)) // any cookie
+	return SockDiag(q, ino == 0, message, func(b []byte) {
+		s := UnixSocket{Ino: binary.NativeEndian.Uint32(b[4:]), Listens: b[2] == StateListen}
+		s.attributes(b[message:])
+		do(s)
+	})
+}
+
+// SockDiag sends a request of sock_diag(7), for one socket or for all, and calls do for each answer, which has at least
+// least bytes. EOPNOTSUPP: the kernel answers with an error, for example because there is no such socket.
+func SockDiag(request []byte, all bool, least int, do func(b []byte)) error {
 	n, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
 		return err
 	}
 	fd := FD(n)
 	defer fd.Close()
-	const (
-		byFamily, showNameAndVFS = 20, 3 // SOCK_DIAG_BY_FAMILY, UDIAG_SHOW_NAME | UDIAG_SHOW_VFS
-		header, message          = unix.SizeofNlMsghdr, 16
-		stateListen              = 10 // TCP_LISTEN, which unix sockets have too
-	)
+	const byFamily, header = 20, unix.SizeofNlMsghdr // SOCK_DIAG_BY_FAMILY
 	flags, buf := uint16(unix.NLM_F_REQUEST), make([]byte, 512)
-	if ino == 0 {
+	if all {
 		flags, buf = flags|unix.NLM_F_DUMP, make([]byte, 16<<10)
 	}
-	// struct nlmsghdr, struct unix_diag_req
-	q := make([]byte, header+24)
-	binary.NativeEndian.PutUint32(q, uint32(len(q)))
+	q := make([]byte, header, header+len(request)) // struct nlmsghdr
+	binary.NativeEndian.PutUint32(q, uint32(header+len(request)))
 	binary.NativeEndian.PutUint16(q[4:], byFamily)
 	binary.NativeEndian.PutUint16(q[6:], flags)
-	q[header] = unix.AF_UNIX
-	binary.NativeEndian.PutUint32(q[header+4:], ^uint32(0)) // in all states
-	binary.NativeEndian.PutUint32(q[header+8:], ino)
-	binary.NativeEndian.PutUint32(q[header+12:], showNameAndVFS)
-	binary.NativeEndian.PutUint64(q[header+16:], ^uint64(0)) // any cookie
+	q = append(q, request...)
 	if err := Retry(func() error { return unix.Sendto(n, q, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}) }); err != nil {
 		return err
 	}
@@ -63,15 +74,13 @@ func UnixSockets(ino uint32, do func(UnixSocket)) error {
 			switch kind := binary.NativeEndian.Uint16(b[4:]); {
 			case kind == unix.NLMSG_DONE:
 				return nil
-			case kind != byFamily || size < header+message: // NLMSG_ERROR
+			case kind != byFamily || size < header+least: // NLMSG_ERROR
 				return unix.EOPNOTSUPP
 			}
-			s := UnixSocket{Ino: binary.NativeEndian.Uint32(b[header+4:]), Listens: b[header+2] == stateListen}
-			s.attributes(b[header+message : size])
-			do(s)
+			do(b[header:size])
 			b = b[min(len(b), (size+3)&^3):]
 		}
-		if ino != 0 {
+		if !all {
 			return nil
 		}
 	}

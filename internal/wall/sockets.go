@@ -27,9 +27,9 @@ import (
 // network, so the Deputy makes, binds and connects them:
 //
 //   - It binds them only to loopback addresses, even if a program asks for all addresses.
-//   - It connects them only to sockets that it made for the same command. It asks the kernel which socket listens on a
-//     port, before and after it connects. If that is another socket at either time, it ends the connection before the
-//     command gets it.
+//   - It connects them only to sockets that it made for the same command. It asks the kernel which socket listens at an
+//     address, before and after it connects. If that is another socket afterwards, because another program took the
+//     port just then, it ends the connection.
 //
 // unix.go has the same for unix sockets.
 //
@@ -328,7 +328,7 @@ func (s *sockets) setBound(ino uint64, fd sys.FD) syscall.Errno {
 // memory with them, and their inode numbers can become those of somebody else's sockets. The caller holds the mutex.
 func (s *sockets) sweep() {
 	of := make(map[uint64]bool)
-	if !listeners(func(_ uint16, ino uint64) { of[ino] = true }) {
+	if !listeners(func(ino uint64) { of[ino] = true }) {
 		return
 	}
 	for ino := range s.idle {
@@ -387,13 +387,11 @@ func (d *Deputy) connect(l notify.Listener, n *notify.Notification, ino uint64, 
 	}
 	local := loopback(fd, at.Addr())
 	if local.IsValid() {
-		if server := s.server(at.Port()); server != 0 {
-			s.begin(l, n, ino, func(p *dial) syscall.Errno {
-				return s.connectTo(l, p, sockaddr(local, at.Port()), at.Port(), server)
-			})
+		at = netip.AddrPortFrom(local, at.Port())
+		if server := s.server(at); server != 0 {
+			s.begin(l, n, ino, func(p *dial) syscall.Errno { return s.connectTo(l, p, at, server) })
 			return
 		}
-		at = netip.AddrPortFrom(local, at.Port())
 	}
 	switch {
 	case d.Outside != nil:
@@ -408,9 +406,9 @@ func (d *Deputy) connect(l notify.Listener, n *notify.Notification, ino uint64, 
 // connectPatience is how long the connection of a non-blocking socket on the loopback device may take.
 const connectPatience = time.Second
 
-// connectTo connects to a port, and checks that server still listens on it.
-func (s *sockets) connectTo(l notify.Listener, p *dial, to unix.Sockaddr, port uint16, server uint64) syscall.Errno {
-	nonblock, e := attempt(p.fd, to)
+// connectTo connects to a loopback address, and checks that server still listens there.
+func (s *sockets) connectTo(l notify.Listener, p *dial, to netip.AddrPort, server uint64) syscall.Errno {
+	nonblock, e := attempt(p.fd, sockaddr(to.Addr(), to.Port()))
 	if nonblock {
 		s.mu.Lock()
 		p.until = time.Now().Add(connectPatience)
@@ -427,7 +425,7 @@ func (s *sockets) connectTo(l notify.Listener, p *dial, to unix.Sockaddr, port u
 		pending, err := unix.GetsockoptInt(int(p.fd), unix.SOL_SOCKET, unix.SO_ERROR)
 		e = cmp.Or(errnoOf(err), syscall.Errno(pending))
 	}
-	if e == 0 && s.server(port) != server {
+	if e == 0 && s.server(to) != server {
 		return s.disconnect(p.fd, syscall.ECONNREFUSED)
 	}
 	return e
@@ -442,29 +440,21 @@ func (*sockets) disconnect(fd sys.FD, e syscall.Errno) syscall.Errno {
 	return e
 }
 
-// server returns the inode of the socket that listens on a port. It is 0 if there is none, or if one of them is not the
-// command's.
-func (s *sockets) server(port uint16) (found uint64) {
-	others := false
-	ok := listeners(func(p uint16, ino uint64) {
-		if p != port {
-			return
-		}
-		s.mu.Lock()
-		own, ok := s.bound[ino]
-		others = others || !ok || own != p // the kernel uses inode numbers again
-		s.mu.Unlock()
-		found = ino
-	})
-	if !ok || others {
+// server returns the inode of the command's socket that listens at a loopback address. It is 0 if there is none, or if
+// it is not the command's.
+func (s *sockets) server(at netip.AddrPort) uint64 {
+	ino := uint64(listenerAt(at))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if port, ok := s.bound[ino]; !ok || port != at.Port() { // the kernel uses inode numbers again
 		return 0
 	}
-	return found
+	return ino
 }
 
-// listeners calls f for each TCP socket that listens, with its port and its inode, which is 0 if it cannot be read. It
-// returns false if the kernel's list cannot be read.
-func listeners(f func(port uint16, ino uint64)) bool {
+// listeners calls f for each TCP socket that listens, with its inode, which is 0 if it cannot be read. It can leave out
+// some (see listenerAt). It returns false if the kernel's list cannot be read.
+func listeners(f func(ino uint64)) bool {
 	for _, name := range [...]string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
@@ -479,13 +469,8 @@ func listeners(f func(port uint16, ino uint64)) bool {
 			if len(fields) < 10 || fields[3] != listening {
 				continue
 			}
-			_, hex, _ := strings.Cut(fields[1], ":")
-			port, err := strconv.ParseUint(hex, 16, 16)
-			if err != nil {
-				continue
-			}
 			ino, _ := strconv.ParseUint(fields[9], 10, 64)
-			f(uint16(port), ino)
+			f(ino)
 		}
 	}
 	return true

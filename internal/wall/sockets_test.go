@@ -63,12 +63,13 @@ func TestManyBound(t *testing.T) {
 	if n := len(s.bound); n > 4*maxIdle {
 		t.Errorf("%d of %d sockets are remembered", n, many)
 	}
-	if got := s.server(port); got != ino {
+	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port)
+	if got := s.server(at); got != ino {
 		t.Errorf("the listening socket is %d, want %d", got, ino)
 	}
 	// The control: somebody else's.
 	for _, bound := range []map[uint64]uint16{{}, {ino: port + 1}} {
-		if s.bound = bound; s.server(port) != 0 {
+		if s.bound = bound; s.server(at) != 0 {
 			t.Errorf("another program's listener on %v counts as the command's", bound)
 		}
 	}
@@ -98,6 +99,7 @@ func TestConnectInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	port := uint16(at.(*unix.SockaddrInet4).Port)
+	own := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port)
 	for range 3 { // nobody is accepted any more
 		_ = unix.Connect(socket(unix.SOCK_NONBLOCK), at)
 	}
@@ -106,7 +108,7 @@ func TestConnectInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := sockets{idle: map[uint64]sys.FD{}, bound: map[uint64]uint16{st.Ino: port}}
-	if s.server(port) != st.Ino {
+	if s.server(own) != st.Ino {
 		t.Fatal("nobody listens")
 	}
 	stop := make(chan struct{})
@@ -126,7 +128,7 @@ func TestConnectInterrupted(t *testing.T) {
 			}
 		}
 	})
-	if e := s.connectTo(notify.Listener(sys.None), &dial{fd: sys.FD(socket(unix.SOCK_NONBLOCK))}, at, port, st.Ino); e != syscall.ETIMEDOUT {
+	if e := s.connectTo(notify.Listener(sys.None), &dial{fd: sys.FD(socket(unix.SOCK_NONBLOCK))}, own, st.Ino); e != syscall.ETIMEDOUT {
 		t.Errorf("nobody accepts it: %v", e)
 	}
 	close(stop)
