@@ -147,11 +147,16 @@ func (d *Deputy) handle(l notify.Listener, n *notify.Notification) syscall.Errno
 	if !l.Valid(n.ID) {
 		return syscall.EINTR
 	}
-	at, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(file)))
-	if err != nil || !strings.HasPrefix(at, "/") || !d.May(at) {
+	if !d.mayChange(file) {
 		return syscall.EACCES
 	}
 	return v.change(file)
+}
+
+// mayChange reports whether the command may change an open file, by the path that it has now.
+func (d *Deputy) mayChange(file sys.FD) bool {
+	at, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(file)))
+	return err == nil && strings.HasPrefix(at, "/") && d.May(at)
 }
 
 // open opens the file that a call is about, with O_PATH, so that it cannot be read or written to.

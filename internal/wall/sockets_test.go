@@ -19,6 +19,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if at := os.Getenv(listenEnv); at != "" {
+		listenOutside(at)
+	}
 	testenv.AllNeedNamespaces()
 	testenv.Main(m)
 }

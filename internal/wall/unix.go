@@ -28,6 +28,10 @@ import (
 //   - To connect a socket, the Deputy opens the file that the caller's path leads to, and compares it with these files.
 //     It asks the kernel again whether the socket still listens there: as long as it does, no other file gets the
 //     file's inode number. Then it connects to the open file.
+//   - Subvolumes of btrfs have inode numbers of their own, and the kernel does not say in which one the file of a
+//     socket is. A command can make files until one has the number of somebody else's in another subvolume. So the file
+//     must be where the command may make files; and this process must have called listen(2) for the socket that was
+//     connected to (SO_PEERCRED), or the connection is ended.
 //
 // There are no datagram sockets (SOCK_DGRAM), because each message can have an address of its own. socketpair(2) for
 // datagrams makes a pair of SOCK_SEQPACKET instead, whose messages have no address.
@@ -87,7 +91,7 @@ func (d *Deputy) connectUnix(l notify.Listener, n *notify.Notification, ino uint
 	if e == 0 && !l.Valid(n.ID) {
 		e = syscall.EINTR
 	}
-	if e == 0 && !d.sockets.owns(file) {
+	if e == 0 && !d.own(file) {
 		e = syscall.ECONNREFUSED
 	}
 	if e != 0 {
@@ -98,6 +102,9 @@ func (d *Deputy) connectUnix(l notify.Listener, n *notify.Notification, ino uint
 	d.sockets.connectFile(l, n, ino, file)
 }
 
+// own reports whether a socket of the command listens at a file, which is where the command may make files.
+func (d *Deputy) own(file sys.FD) bool { return d.mayChange(file) && d.sockets.owns(file) }
+
 // room is how long a connect that has waited for a while waits for room in the listener's queue until it is tried
 // again. Many can wait for long, and each try takes time of this process.
 func room(waited time.Duration) time.Duration { return min(max(waited, 5*time.Millisecond), lookEvery) }
@@ -107,7 +114,7 @@ func (s *sockets) connectFile(l notify.Listener, n *notify.Notification, ino uin
 		defer file.Close()
 		to := &unix.SockaddrUnix{Name: "/proc/self/fd/" + strconv.Itoa(int(file))}
 		for begun := time.Now(); ; time.Sleep(room(time.Since(begun))) {
-			nonblock, e := attempt(p.fd, to)
+			nonblock, e := s.attemptOwn(p.fd, to)
 			if nonblock || e != syscall.EAGAIN {
 				return e
 			}
@@ -120,6 +127,18 @@ func (s *sockets) connectFile(l notify.Listener, n *notify.Notification, ino uin
 	}) {
 		file.Close()
 	}
+}
+
+// attemptOwn is attempt for a unix socket, and ends the connection if somebody else called listen(2) at its other end.
+func (s *sockets) attemptOwn(fd sys.FD, to *unix.SockaddrUnix) (nonblock bool, e syscall.Errno) {
+	if nonblock, e = attempt(fd, to); e != 0 {
+		return nonblock, e
+	}
+	peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil || int(peer.Pid) != os.Getpid() {
+		e = s.disconnect(fd, syscall.ECONNREFUSED)
+	}
+	return nonblock, e
 }
 
 // socketAt opens the file that the address argument of connect(2) names.

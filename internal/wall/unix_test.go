@@ -3,6 +3,12 @@
 package wall
 
 import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -88,6 +94,85 @@ func TestOwns(t *testing.T) {
 	}
 	if len(s.files) != 0 {
 		t.Errorf("remembered: %v", s.files)
+	}
+}
+
+// listenEnv makes this program a server of the host, at the unix socket that it names, until its standard input ends.
+const listenEnv = "NSRUN_TEST_LISTEN"
+
+func listenOutside(at string) {
+	if _, err := net.Listen("unix", at); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println("listens")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	os.Exit(0)
+}
+
+// TestSameNumber: a server of the host in another subvolume can have a file with the number of the command's own. The
+// command is not connected to it, not even where it may make files. The control is that the kernel connects.
+func TestSameNumber(t *testing.T) {
+	testenv.Leaks(t)
+	t.Chdir(testenv.Dir(t))
+	c := exec.Command("/proc/self/exe")
+	c.Env = append(os.Environ(), listenEnv+"=theirs")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = in.Close()
+		_ = c.Wait()
+	}()
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "listens\n" {
+		t.Fatalf("%s%v", line, err)
+	}
+	writes := true
+	d := Deputy{May: func(string) bool { return writes }}
+	defer d.sockets.close()
+	listener(t, &d.sockets, "own")
+	file := func(name string) sys.FD {
+		n, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sys.FD(n)
+	}
+	own := file("own")
+	defer own.Close()
+	if !d.own(own) {
+		t.Error("the command's own socket is not")
+	}
+	if writes = false; d.own(own) {
+		t.Error("a file is the command's where it may make none")
+	}
+	for name, want := range map[string]syscall.Errno{"own": 0, "theirs": syscall.ECONNREFUSED} {
+		to := &unix.SockaddrUnix{Name: name}
+		connect := func(connect func(fd sys.FD) syscall.Errno) (e syscall.Errno, sends bool) {
+			n, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fd := sys.FD(n)
+			defer fd.Close()
+			e = connect(fd)
+			return e, unix.Sendto(n, []byte("x"), unix.MSG_NOSIGNAL, nil) == nil
+		}
+		if e, sends := connect(func(fd sys.FD) syscall.Errno { return errnoOf(unix.Connect(int(fd), to)) }); e != 0 || !sends {
+			t.Errorf("the control: %s: %v, %v", name, e, sends)
+		}
+		e, sends := connect(func(fd sys.FD) syscall.Errno { _, e := d.sockets.attemptOwn(fd, to); return e })
+		if e != want || sends != (want == 0) {
+			t.Errorf("%s: %v, %v", name, e, sends)
+		}
 	}
 }
 
