@@ -28,17 +28,44 @@ type namedSocket struct {
 	ino  uint32 // the lower half of the inode number
 }
 
+// mostLists is how often the kernel is asked for its sockets at most.
+const mostLists = 8
+
 // diagSockets asks the kernel for the sockets of this network namespace that have files.
-func diagSockets() (list []namedSocket, err error) {
+func diagSockets() ([]namedSocket, error) {
+	return listSockets(func(do func(sys.UnixSocket)) error { return sys.UnixSockets(0, do) })
+}
+
+// listSockets asks for all sockets until a list has all that the one before it had, and returns what any of them had.
+// The kernel makes a list in parts, and finds its place again by counting: if a socket that was listed already ends
+// between two parts, it leaves another one out. A command that shares the network namespace can end many. If nothing
+// has ended that a list had, the list was complete. Where sockets end all the time, the last list is not waited for.
+func listSockets(ask func(do func(sys.UnixSocket)) error) (list []namedSocket, err error) {
+	type listed struct { // binding one to a file moves it, too
+		ino     uint32
+		hasFile bool
+	}
 	seen := make(map[namedSocket]bool)
-	err = sys.UnixSockets(0, func(u sys.UnixSocket) {
-		if s := (namedSocket{u.Name, u.FileIno}); u.HasFile && s.name != "" && !seen[s] {
-			seen[s] = true
-			list = append(list, s)
+	var before map[listed]bool
+	for range mostLists {
+		now := make(map[listed]bool)
+		if err := ask(func(u sys.UnixSocket) {
+			now[listed{u.Ino, u.HasFile}] = true
+			if s := (namedSocket{u.Name, u.FileIno}); u.HasFile && s.name != "" && !seen[s] {
+				seen[s] = true
+				list = append(list, s)
+			}
+		}); err != nil {
+			return nil, err
 		}
-	})
-	if err != nil {
-		return nil, err
+		ended := before == nil
+		for l := range before {
+			ended = ended || !now[l]
+		}
+		if !ended {
+			break
+		}
+		before = now
 	}
 	return list, nil
 }
