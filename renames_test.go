@@ -17,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -375,6 +376,36 @@ cat f d/f.more two d/two; cat <&3; ls -A . d | grep nsrun; true`})
 			if st, err := os.Stat(filepath.Join(p, name)); err != nil || !os.SameFile(st, old) {
 				t.Errorf("committed: %s is not %s: %v", name, f, err)
 			}
+		}
+	}
+}
+
+// TestTimesOfLinkedDirectories: a link to a project's file changes no time of the directory that the file lies in. What
+// others write there at the same time does.
+func TestTimesOfLinkedDirectories(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	tree := []string{"e/"}
+	for i := range 40 {
+		tree = append(tree, fmt.Sprintf("d/%d: text", i), fmt.Sprintf("busy/%d: text", i))
+	}
+	dir := place(t, tree...)
+	p := filepath.Join(dir, "p")
+	old := time.Unix(1000, 5)
+	for _, name := range []string{"d", "busy"} {
+		if err := os.Chtimes(filepath.Join(p, name), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := runner(t, shown(t, nsrun.Config{Project: p, After: nsrun.Commit}))
+	got := output(t, r, nsrun.Request{Command: `cp "$(command -v ln)" /tmp/git; ln d/0 e/0; /tmp/git d/1 e/1; cp -al d f; stat -c %.9Y d f
+ln -f -t e busy/* & i=0; while [ $i -lt 40 ]; do echo $i >busy/$i.new; i=$((i+1)); done; wait; test busy/39 -ef e/39 && [ $(stat -c %Y busy) != 1000 ] || echo hidden
+ln d/2 d/other; [ $(stat -c %Y d) != 1000 ] || echo unchanged; touch -d @1000.000000005 d; ls -A d busy | grep nsrun; true`})
+	if want := strings.Repeat("1000.000000005\n", 2); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for _, name := range []string{"d", "f"} {
+		if st, err := os.Stat(filepath.Join(p, name)); err != nil || !st.ModTime().Equal(old) {
+			t.Errorf("committed: %s: %v, %v", name, st, err)
 		}
 	}
 }

@@ -29,7 +29,8 @@
 // Links (link.go) of a file of a lower layer get another inode number than the file had. Both names get the new number,
 // so that programs see one file. git treats another number as an attack: for git, the new name gets the old number; if
 // that fails, git gets EXDEV, and copies. For this it only exchanges names, so that a file which somebody puts in the
-// place of the old name meanwhile is not lost.
+// place of the old name meanwhile is not lost. The directory of the old name keeps its modification time, as outside
+// (dirtime.go).
 //
 // # Why it holds
 //

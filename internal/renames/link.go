@@ -88,6 +88,9 @@ func (m *move) link(s *caller, of *Server, follow, git bool) error {
 	git = git && typ == unix.S_IFREG
 	again := !git && before.Nlink > 1 && of.copies.link(&before, s, m.to)
 	old := !git && time.Unix(before.Btime.Sec, int64(before.Btime.Nsec)).Before(of.began)
+	if old || git || again {
+		defer of.dirTimes.keep(m)()
+	}
 	if !again && m.add(old) != nil {
 		return errLeave
 	}

@@ -32,8 +32,9 @@ type Server struct {
 
 	waiting chan struct{} // has room for the directories that wait to be carried over: each takes descriptors
 
-	began      time.Time   // files that are older can be of a lower layer
-	copies     copies      // of linked files
+	began      time.Time // files that are older can be of a lower layer
+	copies     copies    // of linked files
+	dirTimes   dirTimes
 	restricted atomic.Bool // a process has restricted itself by Landlock: see doc.go
 
 	// For the thread that gets the calls.
@@ -81,6 +82,7 @@ func (s *Server) Close() {
 	s.seen.close()
 	s.using.Unlock()
 	s.running.Wait()
+	s.dirTimes.close()
 }
 
 // unprivileged calls f on a thread without capabilities: commands in a sandbox have none outside of it. The thread must
