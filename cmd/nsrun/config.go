@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/internal/config"
@@ -77,7 +79,8 @@ func cmdConfig(args []string) int {
 		return console.Fail(r.typed(err))
 	}
 	if do == "check" {
-		return checkConfig(q)
+		o.command = []string{"true"}
+		return r.checkConfig(q)
 	}
 	return showConfig(q, asJSON)
 }
@@ -102,7 +105,7 @@ func initConfig() int {
 	return console.PrintText(escape.Quote(path) + "\n")
 }
 
-func checkConfig(q configfile.Query) int {
+func (r *runner) checkConfig(q configfile.Query) int {
 	files, err := configfile.Files(host.Home(), q)
 	if err != nil {
 		return console.Fail(err)
@@ -115,19 +118,30 @@ func checkConfig(q configfile.Query) int {
 		}
 	}
 	if !wrong {
-		_, notes, err := configfile.Load(host.Home(), q)
-		if err != nil {
+		if err := r.checkTogether(); err != nil {
 			fmt.Println(escape.Printable(err.Error()))
 			wrong = true
-		}
-		for _, note := range notes {
-			console.Say("%s", note)
 		}
 	}
 	if wrong {
 		return console.ExitFailed
 	}
 	return 0
+}
+
+// checkTogether makes the policy of a command, and returns what only that shows to be wrong in the files.
+func (r *runner) checkTogether() error {
+	c, q, err := r.request()
+	if err == nil {
+		_, err = nsrunlib.NewRunner(c).View(context.Background(), q)
+	}
+	err = r.typed(err)
+	_, contradiction := errors.AsType[*config.Error](err)
+	_, placed := errors.AsType[*placedError](err)
+	if contradiction || placed {
+		return err
+	}
+	return nil // it is about this machine, or about the project
 }
 
 // settingReport is a setting in `config show --json`. The keys are stable.

@@ -209,6 +209,16 @@ func workingDir(name string) (string, error) {
 	return dir, nil
 }
 
+// A placedError is about what stands at a place in a configuration file.
+type placedError struct {
+	at  string
+	err error
+}
+
+func (e *placedError) Error() string { return e.at + ": " + e.err.Error() }
+
+func (e *placedError) Unwrap() error { return e.err }
+
 // placed adds the place in a configuration file at which a key has one of some texts.
 func (o *runOptions) placed(err error, key string, texts ...string) error {
 	for _, text := range texts {
@@ -216,7 +226,7 @@ func (o *runOptions) placed(err error, key string, texts ...string) error {
 			break
 		}
 		if at := o.place(key, text); at != "" {
-			return fmt.Errorf("%s: %w", at, err)
+			return &placedError{at, err}
 		}
 	}
 	return err
@@ -261,7 +271,7 @@ func (r *runner) typed(err error) error {
 	if e, ok := errors.AsType[*nsrunlib.RuleError](err); ok && e.Index < len(r.o.paths) {
 		rule := r.o.paths[e.Index]
 		if rule.at != "" {
-			return errors.New(rule.at + ": " + escape.Quote(rule.pattern) + ": " + e.Err.Error())
+			return &placedError{rule.at, fmt.Errorf("%s: %w", escape.Quote(rule.pattern), e.Err)}
 		}
 		if text := e.Err.Error(); strings.HasSuffix(text, ")") && strings.Contains(text, "(try: ") {
 			return errors.New("--" + rule.kind + " " + escape.Quote(rule.pattern) + ": " + text)
