@@ -38,7 +38,7 @@ func settings(o *mcpargs.Options, c *nsrun.Config) error {
 		c.Presets = append(c.Presets, preset)
 	}
 	var rules [2][]mcpargs.Path
-	list, last := p.Rules()
+	list, last := p.Rules(host.Depths)
 	for i, list := range [...][]config.Rule{list, last} {
 		for _, rule := range list {
 			if rule.Kind == "protect" || rule.Kind == "block" || !host.Nothing(rule.Pattern) {

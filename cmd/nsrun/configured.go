@@ -152,7 +152,7 @@ func (o *runOptions) take(p *config.Policy) error {
 	}
 	o.discard = o.discard || o.has(nsrunlib.TestPreset) && !o.direct
 	var rules [2][]pathRule
-	list, last := p.Rules()
+	list, last := p.Rules(host.Depths)
 	for i, list := range [...][]config.Rule{list, last} {
 		for _, rule := range list {
 			if (rule.Kind == "rw" || rule.Kind == "ro") && host.Nothing(rule.Pattern) {

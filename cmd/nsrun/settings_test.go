@@ -41,6 +41,26 @@ func TestSandboxSettings(t *testing.T) {
 	}
 }
 
+// TestDeeperPathWins: between rw_paths and ro_paths, however they are written and wherever links lead.
+func TestDeeperPathWins(t *testing.T) {
+	testenv.Leaks(t, reap)
+	dir := testenv.Dir(t)
+	testenv.Tree(t, dir, "home/data/keep/", "home/data/keep/out/", "store/keep/", "home/a/b/c/", "home/a/b/c/link => "+filepath.Join(dir, "store"), "p/.git/objects/", "p/src/gen/out/vendor/",
+		"home/.config/nsrun/config.toml: [sandbox]\nrw_paths = [\"~/data\", \"$HOME/data/keep/out\", \"~/a/b/c/link\", \"src/gen/out\"]\n"+
+			"ro_paths = [\"$HOME/data/keep\", \""+filepath.Join(dir, "store/keep")+"\", \"**/vendor\"]\n")
+	env := []string{"HOME=" + filepath.Join(dir, "home"), "LC_ALL=C"}
+	for path, writable := range map[string]bool{
+		"home/data/f": true, "home/data/keep/f": false, "home/data/keep/out/f": true, "store/f": true, "store/keep/f": false, "p/src/gen/out/f": true, "p/src/gen/out/vendor/f": false,
+	} {
+		name := filepath.Join(dir, path)
+		status, out := nsrunIn(t, filepath.Join(dir, "p"), env, "run", "-q", "--discard", "--", "touch", name)
+		_, err := os.Lstat(name)
+		if status == 0 != writable || err == nil != writable || !writable && !strings.Contains(out, "Read-only file system") {
+			t.Errorf("%s: status %d, %v: %s", path, status, err, out)
+		}
+	}
+}
+
 // TestBlockedPaths: commands cannot write to the files that start shells and git, and cannot read secrets, even if they
 // write to the project directly. --ro is needed because the test's home directory lies where the sandbox has its own
 // /tmp.

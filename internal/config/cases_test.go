@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/limits"
+	"github.com/nsrun/nsrun/internal/pathrule"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata")
@@ -142,7 +143,7 @@ func FuzzProject(f *testing.F) {
 		if !stricter(before, after) {
 			t.Errorf("%q widens %+v to %+v", data, before, after)
 		}
-		after.Rules()
+		after.Rules(func(string) (int, int) { return 1, 1 })
 		after.Net()
 		after.Limits()
 		for i := range Keys {
@@ -234,6 +235,49 @@ func BenchmarkFile(b *testing.B) {
 		}
 		if _, err := Merge([]*Layer{l}, nil, f); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// TestRules: the deeper path wins, read-only wins over writable, and what is hidden comes last, in the order of files.
+func TestRules(t *testing.T) {
+	depths := func(pattern string) (least, most int) {
+		p, err := pathrule.Parse(pattern, func(string) string { return "/home/me" })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Depths()
+	}
+	for _, c := range []struct{ rw, ro, want string }{
+		{"'/a'", "'/a/b'", "rw /a, ro /a/b"},
+		{"'/a/b'", "'/a'", "ro /a, rw /a/b"},
+		{"'/a'", "'/a'", "rw /a, ro /a"},
+		{"'~/a'", "'$HOME/a/b'", "rw /home/me/a, ro $HOME/a/b"},
+		{"'$HOME/a/b'", "'~/a'", "ro /home/me/a, rw $HOME/a/b"},
+		{"'~/a'", "'${HOME}//a/'", "rw /home/me/a, ro ${HOME}//a/"},
+		{"'/a/b/c'", "'/a/*'", "ro /a/*, rw /a/b/c"},
+		{"'/a/*/*'", "'/a/b'", "ro /a/b, rw /a/*/*"},
+		{"'/a/b/c/d'", "'/a/**/x'", "rw /a/b/c/d, ro /a/**/x"},
+		{"'/a/**/x'", "'/a'", "ro /a, rw /a/**/x"},
+		{"'/a/**/x'", "'/a/b'", "rw /a/**/x, ro /a/b"},
+		{"'/'", "'/**/x', '/a'", "rw /, ro /a, ro /**/x"},
+	} {
+		f := &Facts{Home: "/home/me", Project: "/home/me/p"}
+		l, errs := Decode("f", User, []byte("[sandbox]\nblocked_paths = ['/z', '!/z/y']\nro_paths = ["+c.ro+"]\nrw_paths = ["+c.rw+"]\n"), f)
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		p, err := Merge([]*Layer{l}, nil, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		list, last := p.Rules(depths)
+		for _, r := range list {
+			got = append(got, r.Kind+" "+r.Pattern)
+		}
+		if want := c.want + ", block /z, block !/z/y"; strings.Join(got, ", ") != want || len(last) > 0 {
+			t.Errorf("rw %s, ro %s: %s, want %s", c.rw, c.ro, strings.Join(got, ", "), want)
 		}
 	}
 }

@@ -301,8 +301,12 @@ func (d *decoder) inProfile(p *Profile, name string, pos Pos, v *unstable.Node) 
 		}
 		for _, item := range d.strings(pos, "match", v) {
 			words := strings.Fields(item.Text)
-			if len(words) == 0 {
+			switch {
+			case len(words) == 0:
 				d.errorf(item.Pos, "", "match: a command is missing")
+				continue
+			case strings.ContainsRune(item.Text, 0):
+				d.errorf(item.Pos, "", "match %s: no command contains the character NUL", strconv.Quote(item.Text))
 				continue
 			}
 			p.Match = append(p.Match, words)

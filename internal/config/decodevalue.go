@@ -49,7 +49,7 @@ func (d *decoder) value(values *[numKeys]*Value, i int, pos Pos, v *unstable.Nod
 	}
 	value := &Value{Pos: pos, Items: []Item{}}
 	values[i] = value
-	var given []Item
+	var given, valid []Item
 	switch k.Kind {
 	case Strings:
 		given = d.strings(pos, k.Name, v)
@@ -73,10 +73,9 @@ func (d *decoder) value(values *[numKeys]*Value, i int, pos Pos, v *unstable.Nod
 			continue
 		}
 		item.Text = text
-		if !slices.ContainsFunc(value.Items, func(other Item) bool { return other.Text == text }) {
-			value.Items = append(value.Items, item)
-		}
+		valid = append(valid, item)
 	}
+	value.Items = added(i, value.Items, valid)
 }
 
 // takes reports whether a scalar value of a kind may have this type.

@@ -224,19 +224,21 @@ func alwaysTrue(text string, _ *Facts) (string, error) {
 // parsePath parses a path or pattern. "!" marks an exception.
 func parsePath(text string, f *Facts) (string, error) {
 	rest, except := strings.CutPrefix(text, "!")
+	clean := rest
 	if rest == "" || rest[0] != '$' {
 		abs, err := absolute(rest, f, pathrule.Quote)
 		if err != nil {
 			return "", err
 		}
-		if rest = abs; except {
-			text = "!" + rest
-		} else {
-			text = rest
-		}
+		rest, clean = abs, path.Clean(abs)
 	}
-	_, err := pathrule.Parse(text, func(string) string { return "/" })
-	return text, err
+	if _, err := pathrule.Parse(rest, func(string) string { return "/" }); err != nil {
+		return "", err
+	}
+	if except {
+		return "!" + clean, nil
+	}
+	return clean, nil
 }
 
 func parseBlocked(text string, f *Facts) (string, error) {
@@ -257,14 +259,15 @@ func parseAbsolute(text string, f *Facts) (string, error) {
 
 func parseCache(text string, f *Facts) (string, error) {
 	dir, err := absolute(text, f, func(name string) string { return name })
+	dir = path.Clean(dir)
 	if err == nil && (f.Home == "" || !strings.HasPrefix(dir, strings.TrimSuffix(f.Home, "/")+"/")) {
 		err = errors.New("a cache must be below the home directory")
 	}
 	return dir, err
 }
 
-// absolute makes a path absolute: "~" is the home directory, and relative paths lie below the project. form is applied
-// to names.
+// absolute makes a path absolute, but not clean: "~" is the home directory, and relative paths lie below the project.
+// form is applied to names.
 func absolute(text string, f *Facts, form func(string) string) (string, error) {
 	switch {
 	case text == "":
@@ -284,7 +287,7 @@ func absolute(text string, f *Facts, form func(string) string) (string, error) {
 		}
 		text = form(f.Project) + "/" + text
 	}
-	return path.Clean(text), nil
+	return text, nil
 }
 
 func parseUnix(text string, f *Facts) (string, error) {
@@ -294,7 +297,11 @@ func parseUnix(text string, f *Facts) (string, error) {
 	if _, ok, err := service.Parse(text); ok {
 		return text, err
 	}
-	return absolute(text, f, func(name string) string { return name })
+	name, err := absolute(text, f, func(name string) string { return name })
+	if err != nil {
+		return "", err
+	}
+	return path.Clean(name), nil
 }
 
 func parseDevice(text string, _ *Facts) (string, error) {

@@ -73,12 +73,7 @@ func (p *Policy) apply(l *Layer, values *[numKeys]*Value) error {
 		before := p.Settings[to].Items
 		after := v.Items
 		if Keys[i].Adds || v.Adds {
-			after = slices.Clone(before)
-			for _, item := range v.Items {
-				if !within([]Item{item}, before) {
-					after = append(after, item)
-				}
-			}
+			after = added(to, before, v.Items)
 		}
 		lock, isLocked := p.locked[to]
 		switch {
@@ -88,27 +83,74 @@ func (p *Policy) apply(l *Layer, values *[numKeys]*Value) error {
 		case isLocked && l.Source != System && !narrows(to, before, after):
 			return lockedError(v.Pos, i, lock)
 		}
-		if lock, ok := p.locked[allowNet]; ok && l.Source != System && opensNet(to, before, after) {
-			return lockedError(v.Pos, allowNet, lock)
+		for _, other := range opens(to, before, after) {
+			if lock, ok := p.locked[other]; ok && l.Source != System {
+				return lockedError(v.Pos, other, lock)
+			}
 		}
 		p.Settings[to].Items = after
 	}
 	return nil
 }
 
+// added is a list with more items, each of which it has once. Of blocked_paths the last one that means a path decides,
+// so an item that files repeat moves to the end. Flags have an order of their own, after all files.
+func added(key int, before, more []Item) []Item {
+	after := slices.Clone(before)
+	known := make(map[string]bool, len(before)+len(more))
+	for _, item := range before {
+		known[item.Text] = true
+	}
+	for _, item := range more {
+		if known[item.Text] {
+			if key != blockedPaths || item.Source == Flag {
+				continue
+			}
+			after = slices.DeleteFunc(after, func(other Item) bool { return other.Text == item.Text })
+		}
+		known[item.Text] = true
+		after = append(after, item)
+	}
+	return after
+}
+
 func lockedError(pos Pos, key int, lock Pos) error {
 	return &Error{Pos: pos, Text: Keys[key].Name + " is locked by " + lock.String() + ", and can only be made stricter"}
 }
 
-// opensNet reports whether a change of a key other than allow_net opens a network.
-func opensNet(key int, before, after []Item) bool {
-	switch key {
-	case isolateNetwork:
-		return !narrows(key, before, after)
-	case presets:
-		return slices.ContainsFunc(after, func(item Item) bool { return isNetwork(item) && !within([]Item{item}, before) })
+// opens are the keys whose locks would be of no use if a change of another key were allowed, because it lets commands
+// do the same.
+func opens(key int, before, after []Item) (keys []int) {
+	switch {
+	case key == presets:
+		for _, item := range after {
+			if !within([]Item{item}, before) {
+				keys = append(keys, opensPreset(item)...)
+			}
+		}
+	case narrows(key, before, after):
+	case key == isolateNetwork:
+		return []int{allowNet}
+	case key == enabled:
+		return []int{mode}
+	case key == mode && one(after) == "disabled":
+		return []int{enabled}
+	case key == blockExisting:
+		return []int{blockedPaths}
 	}
-	return false
+	return keys
+}
+
+func opensPreset(preset Item) []int {
+	switch {
+	case isNetwork(preset):
+		return []int{allowNet}
+	case preset.Text == "browser":
+		return []int{allowUserns}
+	case preset.Text == "build", preset.Text == "git":
+		return []int{rwPaths}
+	}
+	return nil
 }
 
 func (p *Profile) matches(command []string) bool {

@@ -3,7 +3,6 @@ package config
 import (
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nsrun/nsrun/credential"
@@ -20,13 +19,16 @@ type Rule struct {
 
 // Rules are the rules of files; later ones win. The deeper path wins; then read-only wins over writable; hidden wins
 // over both. last are rules that also win over flags: what locked blocked_paths hide.
-func (p *Policy) Rules() (list, last []Rule) {
+//
+// depths are how deep the paths lie that a pattern means, at least and at most. Where it is not certain which of two
+// paths is the deeper one, read-only wins.
+func (p *Policy) Rules(depths func(pattern string) (least, most int)) (list, last []Rule) {
 	for _, of := range [...]struct {
 		key  int
 		kind string
 	}{{rwPaths, "rw"}, {roPaths, "ro"}, {protectedPaths, "protect"}, {blockedPaths, "block"}} {
 		if of.key == protectedPaths {
-			slices.SortStableFunc(list, func(a, b Rule) int { return strings.Count(a.Pattern, "/") - strings.Count(b.Pattern, "/") })
+			list = byDepth(list, depths)
 		}
 		to := &list
 		if _, ok := p.locked[of.key]; ok && of.key == blockedPaths {
@@ -37,6 +39,19 @@ func (p *Policy) Rules() (list, last []Rule) {
 		}
 	}
 	return list, last
+}
+
+// byDepth sorts rules that make paths writable or read-only.
+func byDepth(list []Rule, depths func(pattern string) (least, most int)) []Rule {
+	at := make(map[Rule]int, len(list))
+	for _, r := range list {
+		least, most := depths(r.Pattern)
+		if at[r] = least; r.Kind == "ro" {
+			at[r] = most
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Rule) int { return at[a] - at[b] })
+	return list
 }
 
 func (p *Policy) ofFiles(key int) (list []Item) {

@@ -29,7 +29,10 @@ func within(list, of []Item) bool {
 // same is for settings whose removal would let commands do more, too. A read-only path is not written to. A value in
 // env takes the place of the caller's own. A credential hides the secret. Ids of their own keep root's commands from
 // root's files. Where a machine has only the other backend, a user who prefers a sandbox has none.
-func same(before, after []Item) bool { return within(before, after) && within(after, before) }
+// In lists with an order, another order is another value.
+func same(before, after []Item) bool {
+	return slices.EqualFunc(before, after, func(a, b Item) bool { return a.Text == b.Text })
+}
 
 func one(items []Item) string {
 	if len(items) == 0 {
@@ -46,12 +49,21 @@ func stricterMode(before, after []Item) bool {
 	return slices.Index(sandboxModes, one(after)) <= slices.Index(sandboxModes, one(before))
 }
 
-// hides: exceptions show what other rules hide.
+// hides: exceptions show what rules before them hide.
 func hides(before, after []Item) bool {
-	return within(before, after) && !slices.ContainsFunc(after, func(item Item) bool {
-		return strings.HasPrefix(item.Text, "!") && !within([]Item{item}, before)
-	})
+	for i, item := range after {
+		if !exception(item) {
+			continue
+		}
+		at := slices.IndexFunc(before, func(other Item) bool { return other.Text == item.Text })
+		if at < 0 || !within(slices.DeleteFunc(slices.Clone(after[:i]), exception), before[:at]) {
+			return false
+		}
+	}
+	return within(before, after)
 }
+
+func exception(item Item) bool { return strings.HasPrefix(item.Text, "!") }
 
 func onlyFalse(before, after []Item) bool { return one(after) != "true" || one(before) == "true" }
 

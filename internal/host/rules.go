@@ -137,6 +137,19 @@ func nearest(path string, suspect func(dir string) bool) (string, error) {
 	return filepath.Join(at, rest), err
 }
 
+// Depths are how deep the paths lie that a rule's text means, at least and at most, after symbolic links are followed.
+func Depths(text string) (least, most int) {
+	p, err := pathrule.Parse(text, Variable(Home()))
+	if err != nil {
+		return 0, 0 // which is reported when the rule is used
+	}
+	base, _ := p.Base()
+	if real, err := nearest(base, func(string) bool { return false }); err == nil {
+		p.Rebase(real)
+	}
+	return p.Depths()
+}
+
 // Variable returns the values of pathrule.Variables.
 func Variable(home string) func(name string) string {
 	return func(name string) string {

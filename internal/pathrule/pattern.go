@@ -6,6 +6,7 @@ package pathrule
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -210,6 +211,22 @@ func (p *Pattern) String() string {
 
 // Deep reports whether p means paths at any depth.
 func (p *Pattern) Deep() bool { return slices.Contains(p.parts, stars) }
+
+// Depths are how many names the paths have that p means, at least and at most.
+func (p *Pattern) Depths() (least, most int) {
+	if p.base != "/" {
+		least = strings.Count(p.base, "/")
+	}
+	for _, part := range p.parts {
+		if part != stars {
+			least++
+		}
+	}
+	if most = least; p.Deep() {
+		most = math.MaxInt
+	}
+	return least, most
+}
 
 // Match reports whether a path, absolute and clean, is one that p means.
 func (p *Pattern) Match(name string) bool {
