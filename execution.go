@@ -68,6 +68,7 @@ type Execution struct {
 	mirrored    bool // no overlay can be laid over the home directory
 	plainCaches bool // nor over caches
 
+	outgrown bool               // it is over because another process of it was killed for lack of memory
 	walled   confined           // with LandlockBackend
 	net      *network           // nil: none, or the host's
 	observed *observed          // nil: nobody looks at what the command is refused

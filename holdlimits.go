@@ -3,9 +3,11 @@
 package nsrun
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -69,9 +71,15 @@ func (x *Execution) confined() {
 }
 
 // settleLimits records what happened to the limits. No process of the command runs any more.
-func (x *Execution) settleLimits() {
+func (x *Execution) settleLimits() { x.settleOutcomes(x.hold.End()) }
+
+func (x *Execution) settleOutcomes(list []limits.Outcome) {
 	res := &x.result
-	for _, o := range x.hold.End() {
+	for _, o := range list {
+		if outgrown(&o) && res.Signal == nil {
+			// Another process of the command was killed, and it ended before nsrun could kill it, too.
+			x.outgrown, res.Signal, res.ExitCode = true, syscall.SIGKILL, 128+int(syscall.SIGKILL)
+		}
 		l := Limit{string(o.Name), o.Value, string(o.By), o.Hit, o.Killed, o.Peak, o.Less}
 		if o.Name == limits.FileSize {
 			l.Killed = res.Signal == syscall.SIGXFSZ
@@ -88,6 +96,44 @@ func (x *Execution) settleLimits() {
 		}
 		res.Limits = append(res.Limits, l)
 	}
+}
+
+// outgrown reports whether the kernel killed a process for lack of memory in a cgroup of v1. There it kills one, and
+// all others of the command have to end with it.
+func outgrown(o *limits.Outcome) bool {
+	return o.Name == limits.Memory && o.By == limits.ByV1 && o.Killed
+}
+
+// heardLimits marks the limits that a command which failed says it reached, where the kernel does not tell.
+func (x *Execution) heardLimits() {
+	if !x.result.Started || !x.failed() {
+		return
+	}
+	for i := range x.result.Limits {
+		l := &x.result.Limits[i]
+		says := map[limits.Name]func(text []byte) bool{
+			limits.FileSize: func(text []byte) bool { return containsAny(text, "file too large") },
+			limits.PIDs:     x.saysNoProcess,
+		}[limits.Name(l.Name)]
+		if !l.Hit && l.By == string(limits.ByRlimit) && says != nil && slices.ContainsFunc(x.messageTexts(), says) {
+			l.Hit = true
+			x.result.note(NoticeLimit, l.String())
+		}
+	}
+}
+
+// saysNoProcess reports whether a message says that no process or thread could be made. Python does not say what
+// failed.
+func (x *Execution) saysNoProcess(text []byte) bool {
+	forks := slices.ContainsFunc(x.args, func(arg string) bool { return strings.Contains(arg, "fork") })
+	for line := range bytes.Lines(text) {
+		again := containsAny(line, "resource temporarily unavailable", "eagain")
+		if again && (containsAny(line, "fork", "thread", "clone", "spawn") || forks && containsAny(line, "blockingioerror")) ||
+			containsAny(line, "cannot fork", "can't fork", "can't start new thread", "unable to create native thread", "failed to create new os thread") {
+			return true
+		}
+	}
+	return false
 }
 
 // written returns a reader of what is written to the session, the home layers and the playground; nil: there is no

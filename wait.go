@@ -242,7 +242,7 @@ func (x *Execution) settleNetwork() {
 // failed reports whether the command was executed and failed.
 func (x *Execution) failed() bool {
 	ps := x.processState()
-	return ps != nil && !ps.Success()
+	return x.outgrown || ps != nil && !ps.Success()
 }
 
 // wait waits for the end of the command. It may be called from several goroutines.
