@@ -157,7 +157,7 @@ func TestLimitsInMessages(t *testing.T) {
 	}{
 		{pids, "python3 -c '\nimport os\nwhile True:\n    if os.fork() == 0:\n        os.read(os.pipe()[0], 1)\n'", "syscall syscall clone --pids 24"},
 		{pids, "python3 -c '\nimport threading, time\nfor i in range(99):\n    threading.Thread(target=time.sleep, args=(9,), daemon=True).start()\n'", "syscall syscall clone --pids 24"},
-		{pids, "perl -e 'while (1) { my $p = fork; die \"fork: $!\" unless defined $p; sleep 9 unless $p }'", "syscall syscall clone --pids 24"},
+		{pids, "while :; do sleep 9 & done", "syscall syscall clone --pids 24"},
 		{pids, "echo read: Resource temporarily unavailable >&2; false", ""},
 		{pids, "echo fork: Resource temporarily unavailable >&2", ""}, // and it goes on
 		{size, "python3 -c 'open(\"/tmp/x\", \"wb\").write(bytes(2 << 20))'", "syscall syscall write --fsize 2M"},
@@ -165,7 +165,9 @@ func TestLimitsInMessages(t *testing.T) {
 		{size, "echo File too large >&2", ""},
 	} {
 		res := limited(t, nsrun.Config{NoPlayground: true}, c.limits, c.script)
-		if l := res.Limits[0]; l.Hit != (c.refused != "") || l.Killed {
+		if l := res.Limits[0]; l.By == "nsrun" {
+			continue // which kills the command
+		} else if l.Hit != (c.refused != "") || l.Killed {
 			t.Errorf("%s: %+v: %s", c.script, l, res)
 		}
 		if c.refused != "" {

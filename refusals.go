@@ -93,8 +93,14 @@ func (x *Execution) findRefusals(err error) {
 				return x.net != nil && x.net.table.Decide(netpolicy.TCP, to).Allowed
 			}
 		}
-		for _, text := range x.messageTexts() {
+		known, texts := len(t.list), x.messageTexts()
+		for _, text := range texts {
 			t.text(text)
+		}
+		if x.net == nil && len(t.list) > known && !slices.ContainsFunc(texts, aboutNetwork) {
+			// It was not for the command's work, as when git looks up the name of this host.
+			t.list = slices.DeleteFunc(t.list, func(r Refusal) bool { return r.Rule == networkRule })
+			x.result.Network.Refused = 0
 		}
 	}
 	if x.result.Started && x.failed() {
@@ -140,8 +146,9 @@ func (x *Execution) program() string {
 	return name
 }
 
-// limitRefusals adds the limits that ended the command, and the limit of processes if it was reached.
+// limitRefusals adds the limits that ended the command, and those of processes and file sizes if they were reached.
 func (x *Execution) limitRefusals(t *refusalTable) {
+	x.heardLimits()
 	name := x.result.SignalName()
 	for _, l := range x.result.Limits {
 		r := Refusal{Kind: RefusedSignal, Op: name, Target: l.Name, Rule: limitRule, Why: limits.HitText(limits.Name(l.Name), l.Value, false), Flag: limits.Name(l.Name).Twice(l.Value), Count: 1}
@@ -150,6 +157,9 @@ func (x *Execution) limitRefusals(t *refusalTable) {
 			t.add(r)
 		case l.Hit && l.Name == string(limits.PIDs) && x.failed():
 			r.Kind, r.Op, r.Target = RefusedSyscall, string(RefusedSyscall), "clone"
+			t.add(r)
+		case l.Hit && l.Name == string(limits.FileSize) && x.failed():
+			r.Kind, r.Op, r.Target = RefusedSyscall, string(RefusedSyscall), "write"
 			t.add(r)
 		}
 	}
@@ -197,7 +207,7 @@ type refusalTable struct {
 	dir      string   // the working directory
 	args     []string // the command line
 	words    []string // of args: those that can be paths, absolute and clean
-	guesses  [2]guess // for messages that name no path: of databases, and others
+	guesses  [3]guess // for messages that name no path: of databases, of what is removed, and others
 	names    int      // that may still be looked at
 	last     []byte   // the line before the one that is looked at
 	now      []byte   // and that one
@@ -289,8 +299,10 @@ func (t *refusalTable) text(output []byte) {
 				case found:
 				case t.landlock && m.err == unix.EACCES: // Landlock has one error
 					_ = t.line(before, behind, unix.ENOENT) || t.line(before, behind, unix.EROFS)
+				case m.err == unix.EROFS && (removes(before) || !changes(before) && t.removing(behind)):
+					t.guesses[1].add(t, t.removed)
 				case m.err == unix.EROFS:
-					t.guesses[1].add(t, t.written)
+					t.guesses[2].add(t, t.written)
 				}
 				break
 			}
@@ -355,10 +367,16 @@ func (t *refusalTable) widen(r *Refusal) {
 	}
 }
 
-// removesTrees reports whether a command line has rm with its option -r.
+// removesTrees reports whether a command line has rm with its option -r, or calls what does the same in a program.
 func removesTrees(args []string) bool {
+	line := strings.Join(args, " ")
+	for _, call := range [...]string{"rmtree(", "remove_tree(", "rm_rf", "rm_r(", "rmSync(", "RemoveAll("} {
+		if strings.Contains(line, call) {
+			return true
+		}
+	}
 	found := false
-	for word := range strings.FieldsSeq(strings.Join(args, " ")) {
+	for word := range strings.FieldsSeq(line) {
 		switch {
 		case filepath.Base(word) == "rm":
 			found = true
@@ -388,7 +406,7 @@ func (t *refusalTable) line(before, behind string, err unix.Errno) bool {
 			if err != unix.EROFS {
 				continue
 			}
-			name = filepath.Join(t.dir, name)
+			name = t.absolute(name)
 		}
 		if t.names--; t.names < 0 {
 			break
@@ -413,6 +431,25 @@ func (t *refusalTable) line(before, behind string, err unix.Errno) bool {
 	return false
 }
 
+// absolute is the path that a relative one in a message about a write means: in the working directory, or, if the
+// command may write there, in a directory that the command line names, as git -C does.
+func (t *refusalTable) absolute(name string) string {
+	path := filepath.Join(t.dir, name)
+	if _, ok := refusedPath(t.box, path, unix.EROFS, RefusedWrite); ok {
+		return path
+	}
+	for _, dir := range t.paths() {
+		other := filepath.Join(dir, name)
+		if !host.IsDir(filepath.Dir(other)) {
+			continue
+		}
+		if _, ok := refusedPath(t.box, other, unix.EROFS, RefusedWrite); ok {
+			return other
+		}
+	}
+	return path
+}
+
 // removing reports whether a message, which does not say what was done, follows a line of a program or of the command
 // line that removes or renames something. So it is with Python, whose traceback quotes the program, and Node.
 func (t *refusalTable) removing(behind string) bool {
@@ -433,7 +470,7 @@ func changes(message string) bool {
 
 // removes reports whether a message is about a name, not about what the name leads to.
 func removes(message string) bool {
-	return slices.ContainsFunc([]string{"remove", "move", "unlink", "rename", "delete"}, func(word string) bool { return strings.Contains(message, word) })
+	return slices.ContainsFunc([]string{"remove", "move", "unlink", "rename", "delete", "rmdir", "rmtree"}, func(word string) bool { return strings.Contains(message, word) })
 }
 
 // quotes turns all quotes into one kind.

@@ -114,9 +114,12 @@ func TestRefusals(t *testing.T) {
 		// What is refused next is thought of.
 		{"test -e $D/ro/d/f; rmdir $D/ro/d 2>/dev/null || rm -r $D/ro/d", "write", "read-only"}, {"test -e $D/ro/d/f; rm -r $D/ro/d", "write", "read-only"},
 		{"test -e $D/ro/d/f; rm --force --recursive ../ro/d", "write", "read-only"},
+		{`test -e $D/ro/d/f; python3 -c 'import shutil; shutil.rmtree("$D/ro/d")'`, "write", "read-only"}, {`python3 -c 'import shutil; shutil.rmtree("$D/ro/d")'`, "write", "read-only"},
+		{`python3 -c 'import os; os.rmdir("$D/ro/d")'`, "write", "read-only"},
 		// The message does not say what, or what was done.
 		{"tar xf t.tar -C $D/ro/", "write", "read-only"}, {`python3 -c 'import os; os.utime("$D/ro/f")'`, "write", "read-only"},
 		{`python3 -c 'import os; os.remove("$D/ro/f")'`, "write", "read-only"}, {`echo 'open("'$D'/ro/f").close(); import os; os.unlink("'$D'/ro/f")' >x.py; python3 x.py`, "write", "read-only"},
+		{`python3 -c 'import os; os.mkfifo("$D/ro/new")'`, "write", "read-only"}, {"python3 -c 'import os, sys\ntry: os.unlink(\"$D/ro/f\")\nexcept OSError as e: sys.exit(\"unlink: \" + e.strerror)'", "write", "read-only"},
 		{"cd $D/ro/ && tar xf $OLDPWD/t.tar", "write", "read-only"}, {"echo \"mkdir($D/ro/new)\" >&2; mkdir $D/ro/new", "write", "read-only"},
 	} {
 		t.Run(q.command, func(t *testing.T) {

@@ -119,12 +119,12 @@ func (t *refusalTable) database() (r Refusal, ok bool) {
 }
 
 // written guesses what of the command line cannot be written to: its last directory, as tar -C and cd tell in which one
-// the names of messages are, or else its last file.
+// the names of messages are, or else its last file, or else what it was to make.
 func (t *refusalTable) written() (r Refusal, ok bool) {
-	for _, dirs := range [...]bool{true, false} {
+	for _, is := range [...]func(name string) bool{host.IsDir, isData, isNew} {
 		for _, name := range slices.Backward(t.paths()) {
-			if dirs && host.IsDir(name) || !dirs && isData(name) {
-				if r, ok = refusedPath(t.box, name, unix.EROFS, RefusedWrite); ok {
+			if is(name) {
+				if r, ok = refusedPath(t.box, t.removedFrom(name), unix.EROFS, RefusedWrite); ok {
 					return r, ok
 				}
 			}
@@ -132,6 +132,21 @@ func (t *refusalTable) written() (r Refusal, ok bool) {
 	}
 	return r, false
 }
+
+// removed guesses the directory of the last path of the command line that cannot be removed.
+func (t *refusalTable) removed() (r Refusal, ok bool) {
+	for _, name := range slices.Backward(t.paths()) {
+		if host.Exists(name) {
+			if r, ok = refusedPath(t.box, t.removedFrom(filepath.Dir(name)), unix.EROFS, RefusedWrite); ok {
+				break
+			}
+		}
+	}
+	return r, ok
+}
+
+// isNew reports whether nothing is at a path, in a directory that exists.
+func isNew(name string) bool { return !host.Exists(name) && host.IsDir(filepath.Dir(name)) }
 
 // isData reports whether a path is that of a file that is no program.
 func isData(name string) bool {
