@@ -54,7 +54,9 @@ func (e *failure) Unwrap() []error {
 
 // kindOf returns the kind of an error of Run. If the kernel refused a namespace, it tests whether any can be made.
 func kindOf(err error) error {
-	if _, denied := errors.AsType[*DeniedError](err); denied || errors.Is(err, context.Canceled) {
+	_, denied := errors.AsType[*DeniedError](err)
+	_, config := errors.AsType[*Error](err)
+	if denied || errors.Is(err, context.Canceled) || !config && errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}
 	if _, missing := errors.AsType[*features.MissingError](err); missing {
@@ -74,7 +76,6 @@ func kindOf(err error) error {
 	} else if limit || errors.Is(err, ErrProject) || errors.Is(err, overlay.ErrNoSession) {
 		return ErrConfig
 	}
-	_, config := errors.AsType[*Error](err)
 	_, rule := errors.AsType[*RuleError](err)
 	_, mount := errors.AsType[*MountError](err)
 	if config || rule || mount {

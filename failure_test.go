@@ -73,6 +73,8 @@ func TestErrorKinds(t *testing.T) {
 		kind error
 	}{
 		{Result{}, nil}, {Result{ExitCode: 1, Started: true}, nil}, {Result{Err: denied}, nil}, {Result{Err: context.Canceled}, nil},
+		{Result{Err: &nsexec.Error{Op: "exec", Err: context.DeadlineExceeded}}, nil}, {Result{Err: context.DeadlineExceeded}, nil},
+		{Result{Err: &Error{Op: "use credential for", Err: context.DeadlineExceeded}}, ErrConfig}, // a program took too long
 		{Result{Err: missing}, ErrNotAvailable}, {Result{Err: &nsexec.Error{Op: "clone", Err: missing}}, ErrNotAvailable},
 		{Result{Err: &Error{Op: "configure", Err: errors.New("x")}}, ErrConfig}, {Result{Err: &RuleError{}}, ErrConfig}, {Result{Err: &MountError{}}, ErrConfig},
 		{Result{Err: &DirError{"/x", &nsexec.Error{Op: "chdir", Err: syscall.ENOENT}}}, ErrConfig},
@@ -112,6 +114,17 @@ func TestErrorKinds(t *testing.T) {
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+	// The caller's context has a deadline of its own.
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	r := NewRunner(Config{})
+	res, err := r.Run(ctx, Request{Command: "sleep 1000"})
+	if got := res.Failure(); !errors.Is(err, context.DeadlineExceeded) || got != err || res.TimedOut {
+		t.Errorf("%v, %v, timed out: %t", got, err, res.TimedOut)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
 	}
 	// As commands give them.
 	for q, want := range map[*Request]error{
