@@ -38,7 +38,7 @@ echo m >mode
 echo s >secret && chmod 0 secret
 echo k >kept/f
 head -c 300000 /dev/zero | tr '\0' b >big
-find . -depth -exec touch -h -d '2020-01-02 03:04:05.123' {} +
+find . -depth -exec touch -h -d '2020-01-02 03:04:05.123 UTC' {} +
 `
 
 // struckChange changes it, as a command in the sandbox.
@@ -60,7 +60,7 @@ printf 'a\nb' >'new/two
 lines'
 echo changed >>big
 echo '[user]' >>.git/config && echo '#!/bin/sh' >.git/hooks/pre-commit && chmod 755 .git/hooks/pre-commit
-find . -depth ! -path './kept*' -exec touch -h -d '2021-01-02 03:04:05.456' {} +
+find . -depth ! -path './kept*' -exec touch -h -d '2021-01-02 03:04:05.456 UTC' {} +
 `
 
 // ownersBytes are in every file that the project's owner writes beside the session.
@@ -73,7 +73,7 @@ var ownersEdits = map[string]string{
 	"after":    `echo '` + ownersBytes + ` changed' >changed; echo '` + ownersBytes + ` replaced' >r; mv r two-a; echo '` + ownersBytes + ` again' >gone; echo '` + ownersBytes + ` new' >new/more; rm -f mode; at changed two-a gone new/more new .`,
 }
 
-const at2022 = "at() { touch -h -d '2022-01-02 03:04:05.789' \"$@\"; }\n"
+const at2022 = "at() { touch -h -d '2022-01-02 03:04:05.789 UTC' \"$@\"; }\n"
 
 // A struckPlace is a project, and what nsrun keeps beside it.
 type struckPlace struct {
