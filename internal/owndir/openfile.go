@@ -14,6 +14,16 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
+// refused is why something is not used; its errno says less.
+type refused struct {
+	why   string
+	errno unix.Errno
+}
+
+func (e *refused) Error() string { return e.why }
+
+func (e *refused) Unwrap() error { return e.errno }
+
 // OpenFile opens the regular file at an absolute path without symbolic links, for reading. It and the directory that
 // it is in must be root's, or with user the caller's, and nobody else can write to them; directories above are as Open
 // wants them. An error is a *fs.PathError with the path that it is about.
@@ -56,7 +66,7 @@ func OpenFile(path string, user bool) (sys.FD, error) {
 		err = w.private(&st, user)
 	}
 	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
-		err = fmt.Errorf("not a regular file: %w", unix.EINVAL)
+		err = &refused{"not a regular file", unix.EINVAL}
 	}
 	if err != nil {
 		fd.Close()
@@ -68,10 +78,10 @@ func OpenFile(path string, user bool) (sys.FD, error) {
 // private refuses what somebody other than root, or with user the caller, owns, or others can write to.
 func (w *way) private(st *unix.Stat_t, user bool) error {
 	if st.Uid != 0 && st.Uid != w.top && !(user && st.Uid == w.user) {
-		return fmt.Errorf("it belongs to user %d: %w", st.Uid, unix.EPERM)
+		return &refused{fmt.Sprintf("it belongs to user %d", st.Uid), unix.EPERM}
 	}
 	if st.Mode&0o022 != 0 {
-		return fmt.Errorf("others can write to it: %w", unix.EPERM)
+		return &refused{"others can write to it", unix.EPERM}
 	}
 	return nil
 }

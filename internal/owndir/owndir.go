@@ -126,10 +126,10 @@ func (w *way) step(name string, create bool) error {
 	}
 	// In a user namespace root's files may seem to be nobody's: then "/" seems so as well.
 	if st.Uid != w.user && st.Uid != 0 && st.Uid != w.top {
-		return fmt.Errorf("it belongs to user %d: %w", st.Uid, unix.EPERM)
+		return &refused{fmt.Sprintf("it belongs to user %d", st.Uid), unix.EPERM}
 	}
 	if st.Mode&0o002 != 0 && st.Mode&unix.S_ISVTX == 0 {
-		return fmt.Errorf("everybody can write to it: %w", unix.EPERM)
+		return &refused{"everybody can write to it", unix.EPERM}
 	}
 	return nil
 }
@@ -158,9 +158,9 @@ func Check(fd sys.FD) error {
 	}
 	switch {
 	case st.Uid != uint32(os.Geteuid()):
-		return fmt.Errorf("it belongs to user %d: %w", st.Uid, unix.EPERM)
+		return &refused{fmt.Sprintf("it belongs to user %d", st.Uid), unix.EPERM}
 	case st.Mode&0o022 != 0:
-		return fmt.Errorf("others can write to it: %w", unix.EPERM)
+		return &refused{"others can write to it", unix.EPERM}
 	}
 	return nil
 }
