@@ -5,6 +5,7 @@ package nsrun
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,7 +14,10 @@ import (
 	"time"
 )
 
-var errHold = errors.New("the command could not be stopped for the question")
+var (
+	errHold = errors.New("the command could not be stopped for the question")
+	errRan  = errors.New("the command ran while the question was asked, and could have written over it")
+)
 
 // The time that a command may take to stop, and how many of its processes are checked.
 const (
@@ -21,14 +25,22 @@ const (
 	maxStopped   = 20000
 )
 
-// paused calls f while everything in the sandbox is stopped: nothing there reads the terminal or writes to it.
+// paused calls f while everything in the sandbox is stopped: nothing there reads the terminal or writes to it. A
+// process can have itself continued, for example by a timer or by input whose signal is SIGCONT. So it is an error if
+// one ran.
 func (x *Execution) paused(ctx context.Context, f func()) error {
 	if err := x.cmd.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
 	defer func() { _ = x.cmd.Signal(syscall.SIGCONT) }()
-	for until := time.Now().Add(stopPatience); !stopped(x.cmd.Process.Pid); time.Sleep(time.Millisecond) {
-		switch {
+	var before map[string]string
+	for until := time.Now().Add(stopPatience); ; time.Sleep(time.Millisecond) {
+		// Once is not enough: while the last processes stop, they can continue the first ones.
+		now := stopped(x.cmd.Process.Pid)
+		if now != nil && maps.Equal(now, before) {
+			break
+		}
+		switch before = now; {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case time.Now().After(until):
@@ -36,35 +48,48 @@ func (x *Execution) paused(ctx context.Context, f func()) error {
 		}
 	}
 	f()
+	if after := stopped(x.cmd.Process.Pid); after == nil || !maps.Equal(after, before) {
+		return errRan
+	}
 	return nil
 }
 
-// stopped reports whether all processes below PID 1 of a sandbox are stopped. Then nothing there can start to run,
-// except a process that ends an uninterruptible wait, and that then stops.
-func stopped(pid1 int) bool {
+// stopped returns for each thread below PID 1 of a sandbox how often it has run, if all are stopped. Then nothing there
+// can start to run, except a process that ends an uninterruptible wait, and that then stops. Nil: they are not.
+func stopped(pid1 int) map[string]string {
 	list := children(strconv.Itoa(pid1))
 	if len(list) == 0 {
-		return false // the kernel does not tell, or it has just begun
+		return nil // the kernel does not tell, or it has just begun
 	}
+	ran := make(map[string]string)
 	for n := 0; len(list) > 0; n++ {
 		pid := list[len(list)-1]
 		list = append(list[:len(list)-1], children(pid)...)
-		states, _ := filepath.Glob("/proc/" + pid + "/task/*/stat")
-		for _, name := range states {
+		threads, _ := filepath.Glob("/proc/" + pid + "/task/*/status")
+		for _, name := range threads {
 			b, err := os.ReadFile(name)
 			if err != nil {
 				continue // it has ended
 			}
-			_, rest, _ := strings.Cut(string(b[max(0, strings.LastIndexByte(string(b), ')')):]), " ")
-			if rest == "" || !strings.ContainsRune("TtZXD", rune(rest[0])) {
-				return false
+			state, times := "", ""
+			for line := range strings.Lines(string(b)) {
+				switch key, value, _ := strings.Cut(line, ":"); key {
+				case "State":
+					state = strings.TrimSpace(value)
+				case "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches":
+					times += value
+				}
 			}
+			if state == "" || times == "" || !strings.ContainsRune("TtZXD", rune(state[0])) {
+				return nil
+			}
+			ran[name] = times
 		}
 		if n > maxStopped {
-			return false
+			return nil
 		}
 	}
-	return true
+	return ran
 }
 
 // children are the processes that all threads of a process have made.
