@@ -12,6 +12,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/notify"
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // file reads a file of a process in /proc. Nil: there is none.
@@ -82,10 +83,15 @@ func stream(process int, number string) string {
 	return name
 }
 
+// mostCommandLine is how much of a command line is read, in bytes: a process can make its own as long as its address
+// space (PR_SET_MM_MAP of prctl(2)).
+const mostCommandLine = 4 << 10
+
 // programOf returns the name of a process's program, followed by the name that it was called by if that differs.
 func programOf(process int) string {
 	name := string(bytes.TrimSuffix(file(process, "comm"), []byte("\n")))
-	called, _, _ := bytes.Cut(file(process, "cmdline"), []byte{0})
+	line, _ := sys.Head(notify.Proc(process, "cmdline"), make([]byte, mostCommandLine))
+	called, _, _ := bytes.Cut(line, []byte{0})
 	text := escape.Printable(name)
 	if base := path.Base(string(called)); len(called) > 0 && base != name {
 		text += " (" + escape.Printable(string(called)) + ")"

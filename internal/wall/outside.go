@@ -215,7 +215,8 @@ func queryPair(kind int, nonblock bool) (ours *os.File, theirs sys.FD, e syscall
 
 // flagsOf returns the flags of a caller's descriptor, see open(2). Zero: it cannot be asked.
 func flagsOf(pid uint32, number int) uint64 {
-	info, err := os.ReadFile(notify.Proc(pid, "fdinfo/"+strconv.Itoa(number)))
+	// They are in the second line. What follows has a line for each file that an epoll instance waits for.
+	info, err := sys.Head(notify.Proc(pid, "fdinfo/"+strconv.Itoa(number)), make([]byte, 512))
 	if err != nil {
 		return 0
 	}
