@@ -135,11 +135,19 @@ func (o *observed) tell(a attempts.Attempt, by func() attempts.Process) bool {
 		ok = ok && (r.Kind == kind || r.Kind != RefusedUnix) // looking at a socket is no connection
 	}
 	if ok {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.add(r, by(), m)
+		o.noting(func() { o.add(r, by(), m) })
 	}
 	return ok
+}
+
+// noting calls f with o.mu held, unless the command's end has been noted: the Observer may have waited longer for a
+// file system.
+func (o *observed) noting(f func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.by != nil {
+		f()
+	}
 }
 
 // add adds a refusal; o.mu is held.
@@ -224,11 +232,11 @@ const domain = 53
 
 // refusedName records that rules refused to resolve a name, for the last process that used the resolver.
 func (o *observed) refusedName(name string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.by != nil && o.asked.Host != 0 {
-		o.add(Refusal{Kind: RefusedConnect, Target: name, Rule: networkRule, Count: 1}, o.asked, met{target: name, net: true})
-	}
+	o.noting(func() {
+		if o.asked.Host != 0 {
+			o.add(Refusal{Kind: RefusedConnect, Target: name, Rule: networkRule, Count: 1}, o.asked, met{target: name, net: true})
+		}
+	})
 }
 
 // failedOf reports whether the command failed because the network refused a target: a name, an address with its port,
@@ -238,36 +246,31 @@ func (o *observed) failedOf(target string) bool {
 }
 
 // Follows, Tried, Executed, Said and Ended make o a Follower for its blame.
-func (o *observed) Follows(process int) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.blame.Follows(process)
+func (o *observed) Follows(process int) (follows bool) {
+	o.noting(func() { follows = o.blame.Follows(process) })
+	return follows
 }
 
 func (o *observed) Tried(process int, name string, failed bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.blame.Tried(process, name, failed)
+	o.noting(func() { o.blame.Tried(process, name, failed) })
 }
 
 func (o *observed) Executed(process int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.blame.Executed(process)
-	o.by.Follow(maps.Keys(o.blame.of))
+	o.noting(func() {
+		o.blame.Executed(process)
+		o.by.Follow(maps.Keys(o.blame.of))
+	})
 }
 
 func (o *observed) Said(process int, text []byte) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.blame.Said(process, text)
+	o.noting(func() { o.blame.Said(process, text) })
 }
 
 func (o *observed) Ended(p attempts.Process, status int, command bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.blame.Ended(p, status, command)
-	o.by.Follow(maps.Keys(o.blame.of))
+	o.noting(func() {
+		o.blame.Ended(p, status, command)
+		o.by.Follow(maps.Keys(o.blame.of))
+	})
 }
 
 // rank orders refusals: 0 for those that made the command fail.

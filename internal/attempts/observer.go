@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -132,14 +133,33 @@ func (o *Observer) Attach(c *sandbox.Options) error {
 // Follow says which processes the Follower follows: the numbers on the host. At first it follows none.
 func (o *Observer) Follow(processes iter.Seq[int]) { o.quick.follow(processes) }
 
-// Close waits until the Observer has stopped. If the sandbox has not ended, its calls fail from now on.
+// closePatience is how long Close waits. It is a variable for a test.
+var closePatience = 2 * time.Second
+
+// Close waits until the Observer has stopped, unless it looks at a file on a file system that does not answer: then it
+// stops when that answers, and may still tell what it has seen. If the sandbox has not ended, its calls fail from now
+// on.
 func (o *Observer) Close() {
 	_, _ = unix.Write(int(o.stop), []byte{1, 0, 0, 0, 0, 0, 0, 0})
-	if o.done != nil {
-		<-o.done
+	release := func() {
+		o.stop.Close()
+		o.root.Close()
 	}
-	o.stop.Close()
-	o.root.Close()
+	if o.done == nil {
+		release()
+		return
+	}
+	late := time.NewTimer(closePatience)
+	defer late.Stop()
+	select {
+	case <-o.done:
+		release()
+	case <-late.C:
+		go func() {
+			<-o.done
+			release()
+		}()
+	}
 }
 
 // serve answers calls until the sandbox has ended.
