@@ -34,7 +34,8 @@ type Table struct {
 
 	mu    sync.Mutex // for all that changes something
 	known map[netip.Addr]*known
-	due   map[int64][]netip.Addr // which addresses to look at in which second
+	due   map[int64][]netip.Addr // which addresses to look at in which second, and stale ones
+	stale int                    // at most so many of those were added
 	swept int64                  // the seconds below are done
 	sink  Sink
 	sent  int // how many sets the sink has
@@ -215,7 +216,11 @@ func (t *Table) Learn(name string, answers []Answer) ([]Answer, error) {
 			until = now + min(max(a.TTL, 0), maxTTL) + Grace
 		}
 		k.give(name, until)
-		if err := t.relearn(addr, now); err != nil {
+		err := t.trim(k)
+		if err == nil {
+			err = t.relearn(addr, now)
+		}
+		if err != nil {
 			return nil, &Error{"learn", name, err}
 		}
 		told = append(told, Answer{addr, a.TTL})
@@ -233,6 +238,41 @@ func (k *known) give(name string, until time.Duration) {
 		}
 	}
 	k.names = append(k.names, givenFor{name, until})
+}
+
+// maxGiven is how many names of one address are kept, and as many more as open other ports each: a server can say of
+// any number of names that they have the same address.
+const maxGiven = 64
+
+// trim forgets a name if there are too many: of those with an equal one, which opens the same ports at least as long,
+// the one that expires first. So it closes nothing. The latest name stays.
+func (t *Table) trim(k *known) error {
+	if len(k.names) <= maxGiven {
+		return nil
+	}
+	s := t.state.Load()
+	sets := make(map[uint32]int, 1) // which of the names with a set expires first
+	drop := -1
+	for i, n := range k.names[:len(k.names)-1] {
+		id, _, err := s.name(n.name)
+		if err != nil {
+			return err
+		}
+		first, more := sets[id]
+		if !more || n.until < k.names[first].until {
+			sets[id] = i
+		}
+		if more && n.until >= k.names[first].until {
+			i = first
+		}
+		if more && (drop < 0 || k.names[i].until < k.names[drop].until) {
+			drop = i
+		}
+	}
+	if drop >= 0 {
+		k.names = slices.Delete(k.names, drop, drop+1)
+	}
+	return nil
 }
 
 // relearn makes the entry of an address anew, here and at the sink.
@@ -283,9 +323,22 @@ func (t *Table) tell(s *state, addr netip.Addr, id uint32) error {
 
 // schedule makes expire look at an address in some second, or before.
 func (t *Table) schedule(addr netip.Addr, k *known, second int64) {
-	if k.due == 0 || k.due > second {
-		k.due = second
-		t.due[second] = append(t.due[second], addr)
+	if k.due != 0 && k.due <= second {
+		return
+	}
+	if k.due != 0 {
+		t.stale++ // it stays where it was
+	}
+	k.due = second
+	t.due[second] = append(t.due[second], addr)
+	if t.stale > len(t.known) {
+		t.stale = 0
+		clear(t.due)
+		for addr, k := range t.known {
+			if k.due != 0 {
+				t.due[k.due] = append(t.due[k.due], addr)
+			}
+		}
 	}
 }
 
