@@ -35,6 +35,8 @@ type clone struct {
 	waited bool // it was made before it was wanted, and may have died since
 	domain bool // its first process ends all others, if it is asked to: nothing does if it is killed
 
+	early []prog.Record // reports that came before its pid, and were not looked at
+
 	timedOut bool // the command timed out, as PID 1 has it
 
 	unknown bool             // the reports ended before anybody said its pid
@@ -161,9 +163,24 @@ func (c *Cmd) count(s *clone, tries int) {
 	}
 }
 
-// bound makes reading reports end with the context, until release is called.
-func (s *clone) bound() (release func() bool) {
-	return context.AfterFunc(s.ctx, func() { _ = s.status.SetReadDeadline(time.Unix(1, 0)) })
+// bound makes reading reports end with the context, until release is called. release reports whether it did; after that
+// only the caller sets the deadline.
+func (s *clone) bound(ctx context.Context) (release func() (ended bool)) {
+	if ctx == nil || ctx.Done() == nil {
+		return func() bool { return false }
+	}
+	set := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = s.status.SetReadDeadline(time.Unix(1, 0))
+		close(set)
+	})
+	return func() bool {
+		if stop() {
+			return false
+		}
+		<-set
+		return true
+	}
 }
 
 // endSocket tells the clone that nothing more will be sent.

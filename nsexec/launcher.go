@@ -314,7 +314,7 @@ func spawnOnce(ctx context.Context, p *beginning, by cloneFunc) (*clone, error) 
 	}
 	s.gen = theLauncher.gen.Load()
 	w.Close()
-	defer s.bound()()
+	defer s.bound(ctx)()
 	if p.joins() {
 		if err := s.awaitJoined(p.twice()); err != nil {
 			return nil, s.giveUp(err)

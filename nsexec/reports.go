@@ -3,7 +3,6 @@
 package nsexec
 
 import (
-	"context"
 	"errors"
 	"io"
 	"os"
@@ -29,6 +28,15 @@ func readRecord(f *os.File) (r prog.Record, err error) {
 	return r, err
 }
 
+// read reads the next Record of those that awaitPid has left.
+func (s *clone) read() (r prog.Record, err error) {
+	if len(s.early) > 0 {
+		r, s.early = s.early[0], s.early[1:]
+		return r, nil
+	}
+	return readRecord(s.status)
+}
+
 func readText(f *os.File, n int) (string, error) {
 	b := make([]byte, min(n, unix.PathMax))
 	_, err := io.ReadFull(f, b)
@@ -39,7 +47,7 @@ func readText(f *os.File, n int) (string, error) {
 func (s *clone) exit() (ws syscall.WaitStatus, ok bool) {
 	defer func() { _ = s.status.Close() }()
 	for {
-		r, err := readRecord(s.status)
+		r, err := s.read()
 		if err != nil {
 			return 0, false
 		}
@@ -54,18 +62,16 @@ func (s *clone) exit() (ws syscall.WaitStatus, ok bool) {
 
 // await reads reports until the command was executed, or something failed; then the sandbox is gone.
 func (s *clone) await(second *prog.Program, c *Cmd) (err error) {
-	if c.ctx != nil && c.ctx.Done() != nil {
-		// A mount may hang, and then nobody can wait for the sandbox.
-		stop := context.AfterFunc(c.ctx, func() { _ = s.status.SetReadDeadline(time.Unix(1, 0)) })
-		defer func() {
-			if !stop() && err == nil {
-				_ = s.status.SetReadDeadline(time.Time{})
-			}
-		}()
-	}
+	// A mount may hang, and then nobody can wait for the sandbox.
+	release := s.bound(c.ctx)
+	defer func() {
+		if release() && err == nil {
+			_ = s.status.SetReadDeadline(time.Time{})
+		}
+	}()
 	executing, given := false, false
 	for {
-		r, err := readRecord(s.status)
+		r, err := s.read()
 		if errors.Is(err, errGone) && executing {
 			if s.pid == 0 {
 				s.close()
@@ -172,10 +178,16 @@ func (s *clone) awaitPid() error {
 		if err != nil {
 			return &Error{Op: "start", Err: err}
 		}
-		if r.Kind == prog.RecordPid {
-			if r.Errno != 0 {
-				return &Error{Op: StepClone, Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
+		switch {
+		case r.Kind == prog.RecordText:
+			if s.text, err = readText(s.status, int(r.Value)); err != nil {
+				return &Error{Op: "start", Err: err}
 			}
+		case r.Kind != prog.RecordPid: // its own: it need not wait for who cloned it
+			s.early = append(s.early, r)
+		case r.Errno != 0:
+			return &Error{Op: StepClone, Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
+		default:
 			s.pid = r.Process()
 		}
 	}
