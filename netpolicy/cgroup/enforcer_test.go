@@ -424,6 +424,11 @@ func TestKinds(t *testing.T) {
 		t.Errorf("the control opens only %d", opened)
 	}
 	b.want("open route", "yes")
+	// A pair of sockets reaches as far, where the family has pairs. The kernel has none of netlink.
+	host.want("open pair-of-netlink", unix.EOPNOTSUPP.Error())
+	b.want("open pair-of-netlink", unix.EPROTONOSUPPORT.Error())
+	b.want("open pair-of-packet", unix.EAFNOSUPPORT.Error())
+	b.want("open pair-of-unix", "yes")
 	t.Run("abstract", func(t *testing.T) {
 		needScopes(t)
 		if got := host.do("open abstract"); got != "yes" {

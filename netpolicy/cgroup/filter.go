@@ -17,7 +17,8 @@ func SocketFilter() []unix.SockFilter {
 	for _, nr := range [...]uint32{unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER} {
 		f.When(seccomp.Equal, nr, func() { f.Refuse(unix.ENOSYS) })
 	}
-	f.Add(seccomp.Equal, 1, 0, unix.SYS_SOCKET)
+	f.Add(seccomp.Equal, 2, 0, unix.SYS_SOCKET)
+	f.Add(seccomp.Equal, 1, 0, unix.SYS_SOCKETPAIR) // whose sockets could send elsewhere, too: those of AF_TIPC can
 	f.Allow()
 	f.Lower(0)
 	for _, family := range [...]uint32{unix.AF_INET, unix.AF_INET6, unix.AF_UNIX} {

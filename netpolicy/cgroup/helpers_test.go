@@ -281,10 +281,20 @@ func tryOpen(what string) error {
 		"rds":          {rds, unix.SOCK_SEQPACKET, 0},
 		"netlink":      {unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_SOCK_DIAG},
 		"route":        {unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE},
+		"unix":         {unix.AF_UNIX, unix.SOCK_STREAM, 0},
 	}
-	k, ok := kinds[what]
+	pair, of := strings.CutPrefix(what, "pair-of-")
+	k, ok := kinds[pair]
 	if !ok {
 		return errors.New("no such kind of socket: " + what)
+	}
+	if of {
+		fds, err := unix.Socketpair(k[0], k[1]|unix.SOCK_CLOEXEC, k[2])
+		if err == nil {
+			unix.Close(fds[0])
+			unix.Close(fds[1])
+		}
+		return err
 	}
 	s, err := unix.Socket(k[0], k[1]|unix.SOCK_CLOEXEC, k[2])
 	if err == nil {

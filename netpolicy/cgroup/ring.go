@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // A ring is a map of kind RINGBUF: the kernel writes records, one reader takes them. Its memory is a page with how far
@@ -33,18 +35,28 @@ func newRing(m bpfMap, size uint32) (*ring, error) {
 		return nil, err
 	}
 	r := &ring{consumer: consumer, producer: producer, size: uint64(size)}
-	fd, err := unix.FcntlInt(uintptr(m.fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err == nil {
-		if err = unix.SetNonblock(fd, true); err == nil {
-			r.file = os.NewFile(uintptr(fd), "ring")
-			r.conn, err = r.file.SyscallConn()
-		}
-	}
-	if err != nil {
+	if err := r.open(m.fd); err != nil {
 		r.unmap()
 		return nil, err
 	}
 	return r, nil
+}
+
+// open makes a file of a copy of the map's descriptor.
+func (r *ring) open(of sys.FD) error {
+	fd, err := unix.FcntlInt(uintptr(of), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		_ = unix.Close(fd)
+		return err
+	}
+	r.file = os.NewFile(uintptr(fd), "ring")
+	if r.conn, err = r.file.SyscallConn(); err != nil {
+		_ = r.file.Close()
+	}
+	return err
 }
 
 func (r *ring) unmap() {
