@@ -78,7 +78,8 @@ func (b *building) otherCaches() (sets [][]string) {
 	for _, c := range caches {
 		// A read-only cache is better than an empty one, except .cache: most programs write all of what they
 		// use there.
-		readable := b.Present[c.dir] && c.dir != ".cache" && (c.fresh == "" || writes(b.mounts, path.Join(b.Home, c.dir, c.fresh)))
+		readable := b.Present[c.dir] && c.dir != ".cache" && !hides(b.mounts, path.Join(b.Home, c.dir)) &&
+			(c.fresh == "" || writes(b.mounts, path.Join(b.Home, c.dir, c.fresh)))
 		if readable || b.Present[c.also] || writes(b.mounts, path.Join(b.Home, c.dir)) {
 			continue
 		}
@@ -129,17 +130,16 @@ func holder(table []mounts.Info, path string) (id int) {
 	return id
 }
 
-// writes reports whether the last mount over a path lets commands create files there.
-func writes(plan mounts.Plan, path string) (yes bool) {
-	for _, m := range plan {
-		switch m.Kind {
-		case mounts.KindBind, mounts.KindOverlay:
-			if paths.Inside(path, m.Target) {
-				yes = !m.ReadOnly
-			}
-		}
-	}
-	return yes
+// hides reports whether the last mount over a path hides what the host has there.
+func hides(plan mounts.Plan, path string) bool {
+	at, _ := (&Sandbox{Mounts: plan}).topmost(path)
+	return at >= 0 && (plan[at].Kind == mounts.KindBlock || Hole(&plan[at]))
+}
+
+// writes reports whether the last mount over a path lets commands create files of the host there, or of a session.
+func writes(plan mounts.Plan, path string) bool {
+	at, readOnly := (&Sandbox{Mounts: plan}).topmost(path)
+	return at >= 0 && !readOnly && (plan[at].Kind == mounts.KindBind || plan[at].Kind == mounts.KindOverlay)
 }
 
 // ownVariables are replaced: the caller's directories for temporary files do not exist in the sandbox or are read-only.

@@ -55,3 +55,43 @@ func TestStores(t *testing.T) {
 		}
 	}
 }
+
+// TestHiddenCaches: where a rule hides a cache, or makes it read-only, programs get another place for it.
+func TestHiddenCaches(t *testing.T) {
+	rule := func(access Access, at string) Rule {
+		r := Rule{Access: access, Found: []Found{{At: at}}}
+		if access == Show {
+			r.Found[0].Bind = mounts.ROBind(at, at)
+		}
+		return r
+	}
+	caches := mounts.Plan{mounts.TmpOverlay("/home/me/.cache", "/home/me/.cache"), mounts.Bind("/home/me/.npm/_cacache", "/home/me/.npm/_cacache")}
+	for _, c := range []struct {
+		rule Rule
+		want string // the variables that name another place
+	}{
+		{Rule{}, ""},
+		{rule(Block, "/home/me/.cache"), "XDG_CACHE_HOME=/tmp/.cache"},
+		{rule(Show, "/home/me/.cache"), "XDG_CACHE_HOME=/tmp/.cache"},
+		{rule(Block, "/home/me/.npm"), "npm_config_cache=/tmp/.npm"},
+		{rule(Block, "/home/me/go"), "GOPATH=/tmp/go"},
+		{rule(Show, "/home/me/go"), ""},
+		{rule(Block, "/home/me"), "XDG_CACHE_HOME=/tmp/.cache npm_config_cache=/tmp/.npm GOPATH=/tmp/go CARGO_HOME=/tmp/.cargo GRADLE_USER_HOME=/tmp/.gradle BUN_INSTALL_CACHE_DIR=/tmp/.bun"},
+	} {
+		f := me()
+		f.Caches, f.Own, f.Rules = caches, nil, []Rule{c.rule}
+		s, _, err := Build(f, Policy{BlockExisting: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, kv := range s.Env {
+			if _, value, _ := strings.Cut(kv, "="); strings.HasPrefix(value, "/tmp/") {
+				got = append(got, kv)
+			}
+		}
+		if got := strings.Join(got, " "); got != c.want {
+			t.Errorf("%v: %s, want %s", c.rule.Found, got, c.want)
+		}
+	}
+}
