@@ -45,6 +45,7 @@ type kept struct {
 	dirs       map[store.Place]uint64 // inode numbers
 	sides      []openSides            // that were opened
 	arrived    *arrivals
+	settled    map[store.Place]int64 // the ctimes that nsrun caused in the project; nil: see caused
 	next       int
 	total      int64
 }

@@ -76,7 +76,7 @@ func (s *Session) openKept() (_ *kept, err error) {
 		return nil, err
 	}
 	b := &kept{known: map[store.Place]baseEntry{}, dirs: map[store.Place]uint64{}, next: 1}
-	b.arrived = &arrivals{dirs: b.dirs, touch: s.touched, sides: b.sidesOf(s)}
+	b.arrived = &arrivals{dirs: b.dirs, touch: func(at store.Place, st tree.Stat) bool { return b.touched(s, at, st) }, sides: b.sidesOf(s)}
 	defer func() {
 		if err != nil {
 			b.close()
@@ -163,7 +163,7 @@ func (b *kept) before(s *Session, c Change, at store.Place, index bool) (data []
 	defer f.Close()
 	h := &tree.Handle{FD: sys.FD(f.Fd())}
 	st, err = h.Stat()
-	if err != nil || s.touched(at, st) || b.arrived.above(at) {
+	if err != nil || b.touched(s, at, st) || b.arrived.above(at) {
 		return nil, st, err
 	}
 	data, err = io.ReadAll(io.LimitReader(f, c.OldSize+1))
@@ -239,16 +239,18 @@ func (b *kept) sidesOf(s *Session) func(root int) (up, low tree.Tree, err error)
 
 // touched reports whether the project's object was changed since the session began. Changes by the session itself do
 // not count, nor do those that the command saw when it began.
-func (s *Session) touched(at store.Place, st tree.Stat) bool {
-	return st.Ctime > s.meta.Began() && !s.settledAt(at, st.Ctime) && !s.saw(at, st.Ctime)
+func (b *kept) touched(s *Session, at store.Place, st tree.Stat) bool {
+	return st.Ctime > s.meta.Began() && !b.caused(s, at, st.Ctime) && !s.saw(at, st.Ctime)
 }
 
-// settledAt reports whether nsrun itself caused a ctime in the project.
-func (s *Session) settledAt(at store.Place, ctime int64) bool {
-	for _, st := range s.meta.Settled {
-		if st.Root == at.Root && string(st.Path) == at.Path {
-			return st.Lower == ctime
+// caused reports whether nsrun itself caused a ctime in the project.
+func (b *kept) caused(s *Session, at store.Place, ctime int64) bool {
+	if b.settled == nil {
+		b.settled = make(map[store.Place]int64, len(s.meta.Settled))
+		for _, st := range slices.Backward(s.meta.Settled) { // the first one of a place counts
+			b.settled[store.Place{Root: st.Root, Path: string(st.Path)}] = st.Lower
 		}
 	}
-	return false
+	lower, ok := b.settled[at]
+	return ok && lower == ctime
 }

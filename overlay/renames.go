@@ -24,6 +24,7 @@ const (
 	maxSimilar  = 32 << 20 // bytes of texts that may be similar
 	maxText     = 1 << 20  // bytes of one of them
 	maxCompared = 10_000   // pairs of them
+	maxLines    = 20 << 20 // lines of these that are looked up in the other text of the pair
 	minAlike    = 50       // percent
 )
 
@@ -37,7 +38,7 @@ func (s *Session) Renames(changes []Change) ([]Rename, error) {
 		if n < 0 {
 			n = len(changes)
 		}
-		r := renamer{s: s, root: changes[0].Root, seed: maphash.MakeSeed(), seed2: maphash.MakeSeed(), hashed: maxHashed, similar: maxSimilar}
+		r := renamer{s: s, root: changes[0].Root, seed: maphash.MakeSeed(), seed2: maphash.MakeSeed(), hashed: maxHashed, similar: maxSimilar, lines: maxLines}
 		if err := r.find(changes[:n]); err != nil {
 			return nil, err
 		}
@@ -71,6 +72,7 @@ type renamer struct {
 	found   []Rename
 	hashed  int64 // bytes that may still be read
 	similar int64
+	lines   int // that may still be compared
 }
 
 // A moved is an object that may have been moved.
@@ -406,6 +408,10 @@ func (r *renamer) alike() error {
 					if err := r.read(m); err != nil {
 						return err
 					}
+				}
+				if r.lines -= min(len(from.lines), len(to.lines)); r.lines < 0 {
+					left = 0
+					break
 				}
 				if p := alikeness(from.moved, to); p >= minAlike {
 					pairs = append(pairs, pair{from.moved, to, p})
