@@ -74,13 +74,9 @@ func Homes() []string { return host.Homes() }
 // another user never counts as the caller's work tree, whatever somebody put into it.
 func FindProject(dir string) string { return host.Project(dir) }
 
-// DefaultPlayground is the playground of commands without a project:
-// $XDG_DATA_HOME/nsrun/playground, or the same in ~/.local/share.
-func DefaultPlayground() (string, error) { return ProjectPlayground("") }
-
-// ProjectPlayground is the playground of a project, an absolute path without symbolic
-// links: a directory in $XDG_DATA_HOME/nsrun/playgrounds. Its name ends with a digest of
-// the path. An empty project is as for DefaultPlayground.
+// ProjectPlayground is the playground of a project, an absolute path without symbolic links: a directory in
+// $XDG_DATA_HOME/nsrun/playgrounds, or the same in ~/.local/share. Its name ends with a digest of the path. If project
+// is empty, it is the playground of commands without a project, $XDG_DATA_HOME/nsrun/playground.
 func ProjectPlayground(project string) (string, error) {
 	dir, err := host.Playground(project)
 	return dir, public(err, nil, nil)
@@ -100,7 +96,7 @@ type PlaygroundUsage struct {
 	Bytes int64 // on disk
 }
 
-// MeasurePlayground measures a playground; an empty dir means DefaultPlayground. A missing playground is empty.
+// MeasurePlayground measures a playground; an empty dir means ProjectPlayground(""). A missing playground is empty.
 func MeasurePlayground(dir string) (PlaygroundUsage, error) {
 	u, err := host.MeasurePlayground(dir)
 	return PlaygroundUsage(u), public(err, nil, nil)

@@ -104,8 +104,6 @@ func CleanPlayground(dir string) (PlaygroundUsage, error) {
 
 func DefaultMounts() mounts.Plan { return *new(mounts.Plan) }
 
-func DefaultPlayground() (string, error) { return "", linuxonly.Error("nsrun.DefaultPlayground") }
-
 func ErrorText(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
 	r, n := utf8.DecodeRuneInString(text)
