@@ -44,6 +44,9 @@ func insideRenames(args []string) int {
 		for range r.IntN(3) {
 			parts = append(parts, string("xyz1"[r.IntN(4)]))
 		}
+		if r.IntN(8) == 0 {
+			parts = append(parts, "")
+		}
 		return strings.Join(parts, "/")
 	}
 	for i := range n {

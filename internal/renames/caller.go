@@ -122,8 +122,11 @@ func (s *caller) resolve(c *call) *move {
 		return nil
 	}
 	m := &move{flags: c.flags, from: place{dir: sys.None}, to: place{dir: sys.None}}
+	var asDirs [2]bool
 	for i, p := range [...]*place{&m.from, &m.to} {
-		name := strings.TrimRight(s.read(c.pid, c.path[i]), "/")
+		whole := s.read(c.pid, c.path[i])
+		name := strings.TrimRight(whole, "/")
+		asDirs[i] = len(name) < len(whole)
 		slash := strings.LastIndexByte(name, '/')
 		p.name = name[slash+1:]
 		if p.name == "" || p.name == "." || p.name == ".." {
@@ -141,7 +144,29 @@ func (s *caller) resolve(c *call) *move {
 			return nil
 		}
 	}
+	if !m.fits(asDirs) {
+		m.close()
+		return nil
+	}
 	return m
+}
+
+// fits reports whether something is a directory where a slash at the end of a name says so. If not, the kernel refuses
+// the call. A slash after the new name is about the old one, unless the two are exchanged.
+func (m *move) fits(asDirs [2]bool) bool {
+	of := [2]place{m.from, m.from}
+	if m.flags&unix.RENAME_EXCHANGE != 0 {
+		of[1] = m.to
+	}
+	for i, p := range of {
+		if !asDirs[i] {
+			continue
+		}
+		if st, err := p.stat(); err != nil || !isDir(&st) {
+			return false
+		}
+	}
+	return true
 }
 
 func open(at sys.FD, name string, how uint64) (sys.FD, error) {

@@ -119,12 +119,19 @@ func links(t testing.TB) (dir string) {
 }
 
 // wanted returns the directory of a name, and the last element of the name, both as the kernel finds them. ok: it finds
-// them.
+// them, and a name with a slash at the end is a directory's.
 func wanted(name string) (dir unix.Stat_t, last string, ok bool) {
+	slash := strings.HasSuffix(name, "/")
 	name = strings.TrimRight(name, "/")
 	parent, last := filepath.Split(name)
 	if last == "" || last == "." || last == ".." {
 		return dir, last, false
+	}
+	if slash {
+		var st unix.Stat_t
+		if unix.Lstat(name, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			return dir, last, false
+		}
 	}
 	if parent == "" {
 		parent = "."
@@ -175,7 +182,8 @@ func resolved(t *testing.T, memory []byte, dirfd int32, name string) {
 
 var names = []string{
 	"d", "d/e", "d/e/", "d//e///", "./d", "d/.", "d/..", "..", ".", "/", "", "//", "l/e", "abs/e", "up/x", "d/out/x", "d/../d/e", "../x", "loop/x", "dangling", "dangling/x",
-	"file", "file/x", "none/x", "none", "d/new", "/tmp/x", "/proc/self/root/x", "/proc/self/cwd/d", "/proc/self/fd/0/x", "\xff/\n", "d/e/../../l/e/f", "/../../tmp", "/..", "l/", "l/.",
+	"file", "file/x", "none/x", "none", "d/new", "/tmp/x", "/proc/self/root/x", "/proc/self/cwd/d", "/proc/self/fd/0/x", "\xff/\n", "d/e/../../l/e/f", "/../../tmp", "/..", "l/", "l/.", "l//",
+	"file/", "dangling/", "none/", "up/", "d/out/",
 }
 
 // TestResolve: a name is found where the kernel finds it, or the call is left to the kernel. It is never found through

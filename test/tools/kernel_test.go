@@ -14,6 +14,13 @@ print(l.renameat2(-100, b"a", -100, b"b", 2), os.listdir("a"), os.listdir("b"))
 print(l.renameat2(-100, b"a", -100, b"b", 1), ctypes.get_errno())
 print(l.renameat2(-100, b"a/y", -100, b"b/x", 2), open("a/y").read())
 os.rename("a", "c")`), then: "cat c/* b/*"},
+	{name: "names with a slash at the end", needs: "python3", setup: "mkdir d d/e t; echo f >f; ln -s d l; ln -s f lf; ln -s none n", run: python(`
+def t(f, *a):
+    try: f(*a); print(f.__name__, *a)
+    except OSError as e: print(f.__name__, *a, e.errno)
+for a, b in ("l/", "x"), ("lf/", "x"), ("n/", "x"), ("f/", "x"), ("f", "x/"), ("l", "x/"), ("d/", "x/"), ("x/", "l/"), ("x", "f/"), ("x/", "t/"): t(os.rename, a, b)
+for a, b in ("f/", "y"), ("l/", "y"), ("lf/", "y"), ("f", "y/"), ("f", "t/"), ("l", "y/"): t(os.link, a, b)
+for a, b in ("l/", "t"), ("t", "l/"), ("t/", "l"), ("f", "t/"), ("f/", "t"), ("t/", "f/"), ("t/", "f"): print(a, b, l.renameat2(-100, a.encode(), -100, b.encode(), 2), ctypes.get_errno())`), then: "ls -R"},
 	{name: "O_TMPFILE and linkat", needs: "python3", run: python(`
 fd = os.open(".", os.O_TMPFILE | os.O_RDWR, 0o640); os.write(fd, b"hello")
 print(l.linkat(-100, f"/proc/self/fd/{fd}".encode(), -100, b"named", 0x400), open("named").read())`), then: "cat named; stat -c %a:%h named"},
