@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -145,10 +146,14 @@ func TestMoves(t *testing.T) {
 			[]string{"renamed a => s/a/", "written s/a/d/f", "written s/two"}},
 		{"exchanged", "EXCHANGE; echo x >>b/d/f; echo x >>a/sub/two",
 			[]string{"renamed a => b/", "created a/", "created a/sub/", "created a/sub/two", "written b/d/f", "written a/sub/two"}},
+		{"out, and made again", "mv a ../a; mkdir a; echo x >a/new", []string{"removed a/", "created a/", "created a/new"}},
+		{"file out, and made again", "mv a/one ../one; echo x >a/one", []string{"removed a/one", "created a/one"}},
+		{"out, and another in", "mkdir ../o; echo x >../o/p; mv b ../b; mv ../o b; mv b/p ../p; mv ../b/sub b/p",
+			[]string{"removed b/", "created b/", "removed b/p", "created b/p/", "created b/p/two"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			engines(t, func(t *testing.T, e Engine) {
-				dir := testenv.Dir(t)
+				dir := filepath.Join(testenv.Dir(t), "root")
 				testenv.Tree(t, dir, "a/d/f", "a/one", "b/sub/two")
 				w := open(t, e, dir)
 				m := &model{}
@@ -205,6 +210,36 @@ func TestAgain(t *testing.T) {
 		w.Stop()
 		done()
 		m.compare(t, dir)
+	})
+}
+
+// TestOutAndIn: a directory that was moved out of the roots, and is moved in again a little later, is watched.
+func TestOutAndIn(t *testing.T) {
+	engines(t, func(t *testing.T, e Engine) {
+		dir := filepath.Join(testenv.Dir(t), "root")
+		testenv.Tree(t, dir, "d/e/f", "g/")
+		w := open(t, e, dir)
+		late := time.AfterFunc(testenv.Patience, w.Close)
+		defer late.Stop()
+		next, stop := iter.Pull2(w.Events())
+		defer stop()
+		for _, step := range []struct{ script, until string }{
+			{"mv d ../d; : >g/1", "created g/1"},
+			{"mv ../d g/in", "created g/in/e/f"},
+			{": >g/in/new", "created g/in/new"},
+			{"mv g/in ../d; mv ../d g/in; : >g/2", "created g/2"},
+			{": >g/in/e/new", "created g/in/e/new"},
+			{": >g/in/newer", "created g/in/newer"},
+		} {
+			do(t, dir, step.script)
+			for got := ""; got != step.until; {
+				ev, err, ok := next()
+				if err != nil || !ok {
+					t.Fatalf("after %s: no %q, but %v", step.script, step.until, err)
+				}
+				got = text(ev)
+			}
+		}
 	})
 }
 

@@ -406,6 +406,15 @@ func (w *watches) reached(o *out) {
 	}
 }
 
+// vacate is called before something is reported at a name. What was there before and was renamed is at no watched
+// place: the kernel tells of both halves of a rename before anything else can be at the old name.
+func (w *watches) vacate(d *watch, name string, o *out) {
+	key := procPath(int(d.fd)) + "/" + name
+	if h, ok := w.renames[key]; ok {
+		w.left(key, h, o)
+	}
+}
+
 // left reports that something was renamed to a place that is not watched.
 func (w *watches) left(name string, h half, o *out) {
 	delete(w.renames, name)

@@ -171,6 +171,7 @@ func (w *watches) created(d *watch, name string, ev fsnotify.Event, tell Event, 
 			from = w.renames[old]
 			delete(w.renames, old)
 		}
+		w.vacate(d, name, o)
 	}
 	if _, ok := d.listed[name]; ok {
 		delete(d.listed, name)

@@ -65,6 +65,9 @@ func (w *watches) lookThrough(t task, d *watch, fd int, o *out) error {
 	seen := make(map[string]bool)
 	err := list(fd, !t.all && t.since != never, func(f found) {
 		l.add(f.name)
+		if len(w.renames) > 0 {
+			w.vacate(d, f.name, o)
+		}
 		it := t
 		if known != nil {
 			// Not every file system changes the time of what is renamed, and clocks are set.
@@ -128,7 +131,8 @@ func (w *watches) settle(dir *watch, name string, o *out) (d *watch, moved bool)
 		return nil, false
 	}
 	i := id{uint64(st.Dev), st.Ino}
-	if d = w.byID[i]; d != nil {
+	d, known := w.byID[i]
+	if known {
 		fd.Close()
 	} else {
 		d = &watch{fd: fd, id: i}
@@ -143,6 +147,12 @@ func (w *watches) settle(dir *watch, name string, o *out) (d *watch, moved bool)
 		return nil, false // a root inside of itself: there is no such thing
 	}
 	moved = d.parent != &dir.place || d.name != name
+	if known && moved {
+		// It may have been outside, where it was moved and fsnotify has ended the watch.
+		if err := w.fs.Add(procPath(int(d.fd))); err != nil {
+			w.hole(dir, name, err, o)
+		}
+	}
 	if old := w.put(&d.place, &dir.place, name); old != nil {
 		old.watch.batch = w.bar.serial + 1
 		w.loose = append(w.loose, old.watch)
