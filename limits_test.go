@@ -6,10 +6,13 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/internal/testenv"
@@ -341,5 +344,30 @@ func TestGrace(t *testing.T) {
 		}
 		refusedBy(t, res, "signal SIGKILL timeout --timeout "+(2*timeout).String())
 		return
+	}
+}
+
+// TestFewFilesManySent: a low limit of open files holds for the command, not for its set-up, whatever the user's other
+// processes have sent each other and not received.
+func TestFewFilesManySent(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pair[0])
+	defer unix.Close(pair[1])
+	const few = 30
+	if err := unix.Sendmsg(pair[0], []byte{1}, unix.UnixRights(slices.Repeat([]int{int(null.Fd())}, few+10)...), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	r := runner(t, nsrun.Config{Project: filepath.Join(place(t), "p"), After: nsrun.Discard, Limits: nsrun.Limits{OpenFiles: few}})
+	if got := sh(t, r, "ulimit -Sn; ulimit -Hn"); got != "30\n30\n" {
+		t.Errorf("%q", got)
 	}
 }

@@ -21,7 +21,8 @@ type Spec struct {
 	// kernel can close all of them, or none. False: they are closed, which needs Linux 6.12 with Landlock.
 	AbstractSockets bool
 
-	// Env is the environment, "key=value". Nil: SafeEnv of the caller's.
+	// Env is the environment, "key=value"; of several values for a key the last one counts. Nil: SafeEnv of the
+	// caller's.
 	Env []string
 
 	// Dir is the working directory, a path in the sandbox. Empty: the caller's, if the sandbox has that path, else

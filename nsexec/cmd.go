@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -28,7 +29,8 @@ type Cmd struct {
 	Path string
 	// Args are the arguments, beginning with the name of the command. Empty: only Path.
 	Args []string
-	// Env is the environment, "key=value". Nil: BaseEnv, and PWD where Dir is set.
+	// Env is the environment, "key=value"; of several values for a key the last one counts. Nil: BaseEnv, and PWD
+	// where Dir is set.
 	Env []string
 	// Dir is the working directory, in the sandbox; it must exist. Empty: the
 	// caller's, where the sandbox has that path, else "/".
@@ -53,7 +55,8 @@ type Cmd struct {
 	ProcessState *os.ProcessState
 	// Err is an error from before Start; Start returns it. Nil: none.
 	Err error
-	// Cancel is called when the context of CommandContext ends. Nil, for CommandContext: Process.Kill.
+	// Cancel is called when the context of CommandContext ends, which has set it to one that kills. Nil: nothing is done
+	// then, except for WaitDelay.
 	Cancel func() error
 	// WaitDelay limits how long Wait waits after the context has ended, or for
 	// pipes that others keep open. Zero: no limit.
@@ -174,12 +177,30 @@ func (c *Cmd) String() string {
 // Environ returns the environment that the command will get.
 func (c *Cmd) Environ() []string {
 	switch {
-	case c.Env != nil:
+	case c.Env != nil && c.opt.Bubblewrap: // as it is, also before the Go runtime, where nothing can be allocated
 		return c.Env
+	case c.Env != nil:
+		return lastValues(c.Env)
 	case c.Dir != "" && !c.opt.Bubblewrap: // see chdir
 		return append(BaseEnv(), "PWD="+path.Join("/", c.Dir))
 	}
 	return BaseEnv()
+}
+
+// lastValues returns env with the last value of each variable alone, as in os/exec: of several values, some programs
+// would take the first.
+func lastValues(env []string) []string {
+	list, seen := make([]string, 0, len(env)), make(map[string]bool, len(env))
+	for _, kv := range slices.Backward(env) {
+		name, _, assigned := strings.Cut(kv, "=")
+		if kv == "" || assigned && seen[name] {
+			continue
+		}
+		seen[name] = seen[name] || assigned
+		list = append(list, kv)
+	}
+	slices.Reverse(list)
+	return list
 }
 
 // Run starts the command and waits for it.
@@ -294,7 +315,7 @@ func (c *Cmd) Start() error {
 	c.left = receiveMounts(mounts)
 	c.Process = process(c.sb.pid)
 	c.beginCopies()
-	if c.ctx != nil && c.ctx.Done() != nil {
+	if c.ctx != nil && c.ctx.Done() != nil && (c.Cancel != nil || c.WaitDelay != 0) {
 		c.watch()
 	}
 	return nil
@@ -318,14 +339,7 @@ func (c *Cmd) watch() {
 			return
 		case <-c.ctx.Done():
 		}
-		err := c.ctx.Err()
-		if c.Cancel != nil {
-			if cerr := c.Cancel(); errors.Is(cerr, os.ErrProcessDone) {
-				err = nil
-			} else if cerr != nil {
-				err = cerr
-			}
-		}
+		err := c.cancel()
 		if c.WaitDelay == 0 {
 			c.ctxDone <- err
 			return
@@ -337,9 +351,25 @@ func (c *Cmd) watch() {
 			return
 		case <-timer.C:
 		}
-		_ = c.Signal(syscall.SIGKILL)
+		if c.Signal(syscall.SIGKILL) == nil {
+			err = c.ctx.Err()
+		}
 		c.ctxDone <- err // awaitCopies does not wait for who still has an end of a pipe
 	}()
+}
+
+// cancel calls Cancel. It returns the context's error if that may be why the command ends.
+func (c *Cmd) cancel() error {
+	if c.Cancel == nil {
+		return nil
+	}
+	switch err := c.Cancel(); {
+	case err == nil:
+		return c.ctx.Err()
+	case !errors.Is(err, os.ErrProcessDone):
+		return err
+	}
+	return nil
 }
 
 // Wait waits for the command to end and for all copying from and to it. It

@@ -36,11 +36,11 @@ func (c *Cmd) times() (ask, end int64) {
 	switch {
 	case !ok:
 		return ask, end
-	case c.Cancel == nil || c.isDefault(c.Cancel):
+	case c.isDefault(c.Cancel):
 	case c.WaitDelay > 0:
 		up = up.Add(c.WaitDelay)
 	default:
-		return ask, end // Cancel alone knows what is to be done
+		return ask, end // Cancel alone knows what is to be done, if anything
 	}
 	if at := monotonic(up); end == 0 || at < end {
 		end = at

@@ -161,3 +161,44 @@ func TestDeadlineOfStopped(t *testing.T) {
 		}
 	}
 }
+
+// TestWithoutCancel: without Cancel, the end of the context ends the command only after WaitDelay, as in os/exec,
+// whether the context has a deadline or is cancelled.
+func TestWithoutCancel(t *testing.T) {
+	leaks(t)
+	for _, deadline := range []bool{false, true} {
+		for delay, want := range map[time.Duration]string{0: "", time.Millisecond: "signal: killed", testenv.Patience: ""} {
+			script := "sleep 0.2"
+			if want != "" {
+				script = "sleep 1000"
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			if !deadline {
+				cancel()
+				ctx, cancel = context.WithCancel(t.Context())
+			}
+			native := exec.CommandContext(ctx, "sh", "-c", script)
+			native.Cancel, native.WaitDelay = nil, delay
+			c := nsexec.CommandContext(ctx, "sh", "-c", script)
+			c.Mounts, c.Cancel, c.WaitDelay = base(), nil, delay
+			err, nativeErr := c.Start(), native.Start()
+			if deadline && (err != nil || nativeErr != nil) {
+				_, _ = c.Wait(), native.Wait()
+				cancel()
+				continue // the time was up before
+			}
+			if err != nil || nativeErr != nil {
+				t.Fatal(err, nativeErr)
+			}
+			if !deadline {
+				cancel()
+			}
+			for who, err := range map[string]error{"nsexec": c.Wait(), "os/exec": native.Wait()} {
+				if err == nil && want != "" || err != nil && err.Error() != want {
+					t.Errorf("%s, deadline %v, WaitDelay %v: %v, want %q", who, deadline, delay, err, want)
+				}
+			}
+			cancel()
+		}
+	}
+}

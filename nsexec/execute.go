@@ -13,8 +13,10 @@ import (
 
 // The end of the second Program: where the command runs, which program it is, and what it must not inherit.
 
-// chdir adds the change of the working directory, and returns the environment, which may contain its path.
-func (c *Cmd) chdir(b *prog.Builder) prog.Ptr {
+// chdir adds the change of the working directory, and returns the environment and its address; bwrap's variable for
+// the directory is only there.
+func (c *Cmd) chdir(b *prog.Builder) (env []string, envv prog.Ptr) {
+	env = c.Environ()
 	if c.Dir != "" {
 		b.Step("chdir", c.Dir)
 		b.Call(prog.SysChdir, b.String(c.Dir))
@@ -24,12 +26,11 @@ func (c *Cmd) chdir(b *prog.Builder) prog.Ptr {
 			b.Step("chdir", "/")
 			b.Call(prog.SysChdir, b.String(cwd())).Tolerate(syscall.ENOENT, syscall.ENOTDIR, syscall.EACCES, syscall.ELOOP)
 		}
-		return b.Strings(c.Environ())
+		return env, b.Strings(env)
 	}
-	env := c.Environ()
 	if c.Dir != "" {
-		envv, _ := withPWD(b, env, c.Dir)
-		return envv
+		envv, _ = withPWD(b, env, c.Dir)
+		return env, envv
 	}
 	envv, at := withPWD(b, env, "/")
 	wd := c.opt.WorkingDir
@@ -48,7 +49,7 @@ func (c *Cmd) chdir(b *prog.Builder) prog.Ptr {
 		b.Here(there)
 	}
 	b.Here(done[:]...)
-	return envv
+	return env, envv
 }
 
 // withPWD adds an environment in which PWD is dir, and returns its address. As in the C library, a variable that was
@@ -86,9 +87,9 @@ const (
 
 // execute adds the execution of the command, and before that what keeps it from sharing things with the set-up. status
 // is the number of the status pipe.
-func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status int, sockets []prog.Slot) error {
+func (c *Cmd) execute(b *prog.Builder, env []string, envv prog.Ptr, umask prog.Slot, status int, sockets []prog.Slot) error {
 	if !b.Fixed() {
-		if err := c.holdsNUL(); err != nil {
+		if err := c.holdsNUL(env); err != nil {
 			return &Error{Op: StepExec, Path: c.Path, Err: err}
 		}
 	}
@@ -128,6 +129,7 @@ func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status in
 	}
 	if c.opt.Supervisor != nil {
 		superviseCommand(b, c.opt.Supervisor, c.supervisorFile(status), sockets)
+		c.limitFiles(b)
 	}
 	// Filters come last, so that they need not allow the calls of the set-up and of PID 1.
 	for _, f := range c.Seccomp {
@@ -152,7 +154,7 @@ func (c *Cmd) execute(b *prog.Builder, envv prog.Ptr, umask prog.Slot, status in
 	if strings.IndexByte(c.Path, '/') >= 0 || c.Path == "" {
 		try("", "")
 	} else {
-		search(c.Environ(), path, try)
+		search(env, path, try)
 	}
 	b.Call(prog.ExecFail)
 	return nil
@@ -197,11 +199,11 @@ var (
 )
 
 // holdsNUL returns an error if the kernel would cut off a string.
-func (c *Cmd) holdsNUL() *nulError {
+func (c *Cmd) holdsNUL(env []string) *nulError {
 	for _, field := range [...]struct {
 		err  *nulError
 		list []string
-	}{{pathNUL, []string{c.Path}}, {dirNUL, []string{c.Dir}}, {hostNUL, []string{c.Hostname}}, {argsNUL, c.Args}, {envNUL, c.Environ()}} {
+	}{{pathNUL, []string{c.Path}}, {dirNUL, []string{c.Dir}}, {hostNUL, []string{c.Hostname}}, {argsNUL, c.Args}, {envNUL, env}} {
 		for _, s := range field.list {
 			if strings.IndexByte(s, 0) >= 0 {
 				return field.err

@@ -202,15 +202,13 @@ func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, 
 		b.Call(prog.SysSethostname, name.Arg(), name.Len())
 	}
 	c.nest(b, procDir)
-	if !b.Fixed() {
-		if limit, ok := rlimit.NoFile(); ok {
-			b.Step("limit", "open files")
-			b.Call(prog.SysPrlimit64, prog.Int(0), prog.Int(unix.RLIMIT_NOFILE), b.Words(limit.Soft, limit.Hard).Arg(), prog.Null)
-		}
+	if c.opt.Supervisor == nil {
+		c.limitFiles(b)
 	}
 	for _, r := range c.Rlimits {
-		b.Step("limit", itoa(int64(r.Resource)))
-		b.Call(prog.SysPrlimit64, prog.Int(0), prog.Int(r.Resource), b.Words(r.Soft, r.Hard).Arg(), prog.Null)
+		if r.Resource != unix.RLIMIT_NOFILE {
+			r.set(b)
+		}
 	}
 	c.credentials(b)
 	if c.Credential != nil && !c.Background {
@@ -224,7 +222,7 @@ func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, 
 	if c.opt.AssertNoUserNamespaces {
 		assertNoUserNamespaces(b)
 	}
-	envv := c.chdir(b)
+	env, envv := c.chdir(b)
 	if c.NewSession || !c.opt.SameSession && !terminal(fds) {
 		b.Step("session", "")
 		b.Call(prog.SysSetsid)
@@ -240,7 +238,29 @@ func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, 
 	if c.opt.Confinement != nil {
 		c.enterConfinement(b, rules)
 	}
-	return c.execute(b, envv, umask, status, sockets)
+	return c.execute(b, env, envv, umask, status, sockets)
+}
+
+func (r Rlimit) set(b *prog.Builder) {
+	b.Step("limit", itoa(int64(r.Resource)))
+	b.Call(prog.SysPrlimit64, prog.Int(0), prog.Int(r.Resource), b.Words(r.Soft, r.Hard).Arg(), prog.Null)
+}
+
+// limitFiles adds the limit of open files. With a supervisor that is done when all descriptors were sent: the kernel
+// sends none for a process whose limit is lower than the number of those that its user, in all processes together, has
+// sent and nobody has received yet (ETOOMANYREFS).
+func (c *Cmd) limitFiles(b *prog.Builder) {
+	if !b.Fixed() {
+		if limit, ok := rlimit.NoFile(); ok {
+			b.Step("limit", "open files")
+			b.Call(prog.SysPrlimit64, prog.Int(0), prog.Int(unix.RLIMIT_NOFILE), b.Words(limit.Soft, limit.Hard).Arg(), prog.Null)
+		}
+	}
+	for _, r := range c.Rlimits {
+		if r.Resource == unix.RLIMIT_NOFILE {
+			r.set(b)
+		}
+	}
 }
 
 // forks reports whether the command is a child of PID 1 or of a reaper.

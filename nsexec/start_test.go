@@ -6,7 +6,9 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -308,4 +310,34 @@ func refuse(nr uint32, errno syscall.Errno, second ...uint32) nsexec.Filter {
 			unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0x7fff0000})
 	}
 	return append(f, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0x50000 | uint32(errno)})
+}
+
+// TestRepeatedVariables: of several values of a variable a command has the last one alone, as in os/exec. Of two, most
+// programs would take the first.
+func TestRepeatedVariables(t *testing.T) {
+	leaks(t)
+	path := "PATH=" + os.Getenv("PATH")
+	for _, env := range [][]string{
+		{path, "A=1", "A=2"}, {path, "A=1", "B=2", "A="}, {"PATH=/none", path, "A=1"}, {path, "A", "A=1", "A"},
+		{path, "", "A=1=2", "A=3"}, {path, "=a", "=b"}, {path}, {},
+	} {
+		native := exec.Command("/usr/bin/env")
+		native.Env = env
+		want, err := native.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := nsexec.Command("/usr/bin/env")
+		c.Mounts, c.Env = base(), slices.Clone(env)
+		if got := output(t, c); got != strings.TrimSuffix(string(want), "\n") {
+			t.Errorf("%q: %q, want %q", env, got, want)
+		}
+		if got := c.Environ(); !slices.Equal(got, native.Environ()) || !slices.Equal(c.Env, env) {
+			t.Errorf("%q: Environ returns %q, want %q; Env is %q", env, got, native.Environ(), c.Env)
+		}
+	}
+	// Args without PATH: the last one is where programs are looked for.
+	c := nsexec.Command("env")
+	c.Mounts, c.Env = base(), []string{"PATH=/none", path}
+	check(t, c, path)
 }
