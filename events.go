@@ -3,6 +3,7 @@
 package nsrun
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"path/filepath"
@@ -68,9 +69,10 @@ func (w *watch) begin(x *Execution) {
 // overlay's upper directory; Created means that the project does not have the path.
 //
 // If you call Events before Wait, iterate before Wait, or in a separate goroutine: Wait first waits for the end of the
-// iteration. If you call it later, or with overlay.EngineTmpfs, where nothing can be seen before the command has ended,
-// it yields the changes as a whole, as soon as Wait knows them; it calls Wait for that, except with Hold, where Collect
-// finds them. An error says what could not be seen (fanotify.ErrOverflow and others); the iteration goes on if it can.
+// iteration, but no longer than Config.Grace after the context has ended. If you call it later, or with
+// overlay.EngineTmpfs, where nothing can be seen before the command has ended, it yields the changes as a whole, as
+// soon as Wait knows them; it calls Wait for that, except with Hold, where Collect finds them. An error says what could
+// not be seen (fanotify.ErrOverflow and others); the iteration goes on if it can.
 func (x *Execution) Events() iter.Seq2[fanotify.Event, error] {
 	w := &x.watch
 	w.mu.Lock()
@@ -90,19 +92,40 @@ func (x *Execution) Events() iter.Seq2[fanotify.Event, error] {
 		}()
 		for ev, err := range watcher.Events() {
 			if err == nil {
-				if x.mounting(&ev) {
-					continue
+				own, left := x.see(&ev)
+				if left {
+					break
 				}
-				x.translate(&ev)
-				if !ev.Dir && ev.Op != fanotify.Removed {
-					x.later.Saw(ev.Root, ev.Path)
+				if !own {
+					continue
 				}
 			}
 			if !yield(ev, err) {
 				return
 			}
 		}
+		if w.wasLeft() {
+			yield(fanotify.Event{}, errLeft)
+		}
 	}
+}
+
+// errLeft is the last error of an iteration that takes too long.
+var errLeft = errors.New("the context has ended: later changes are not reported")
+
+// see turns an event into one of the project, and reports whether it is the command's; left says that nobody waits for
+// the iteration any more.
+func (x *Execution) see(ev *fanotify.Event) (own, left bool) {
+	x.watch.using.Lock()
+	defer x.watch.using.Unlock()
+	if x.watch.left || x.mounting(ev) {
+		return false, x.watch.left
+	}
+	x.translate(ev)
+	if !ev.Dir && ev.Op != fanotify.Removed {
+		x.later.Saw(ev.Root, ev.Path)
+	}
+	return true, false
 }
 
 // eventsAfterwards yields the changes once they are known.

@@ -32,6 +32,9 @@ func (x *Execution) confine(cmd *nsexec.Cmd) error {
 		return nil
 	}
 	hold, err := x.runner.limiter.Hold(l, cmd.Cgroup, x.written(&l), x.landlock)
+	if errors.Is(err, limiter.ErrClosed) {
+		return ErrClosed // since the start began
+	}
 	if err != nil {
 		e := &LimitError{Err: err}
 		if none, ok := errors.AsType[*limits.Error](err); ok {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,10 +115,30 @@ func clean(b []byte) string {
 	return s.String()
 }
 
+// A reader is a writer of the caller's that gets output as it comes.
+type reader struct {
+	mu sync.Mutex // held while to is written to, which can take for ever
+	to io.Writer  // nil: nobody
+}
+
+func (r *reader) pass(p []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.to != nil {
+		if _, err := r.to.Write(p); err != nil {
+			r.to = nil
+		}
+	}
+}
+
+// sameWriter reports whether two writers are one, which may not expect two goroutines.
+func sameWriter(a, b io.Writer) bool {
+	return a != nil && b != nil && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
+}
+
 // capture keeps the beginning and the end of what is written to it, and passes it on.
 type capture struct {
-	passing sync.Mutex // held while to is written to, which can take for ever
-	to      io.Writer  // nil: nobody
+	reader *reader
 
 	mu    sync.Mutex // of what follows
 	limit int        // bytes; negative: none
@@ -131,19 +152,13 @@ func newCapture(limit int, to io.Writer) *capture {
 	if limit == 0 {
 		limit = DefaultMaxOutput
 	}
-	return &capture{limit: limit, to: to}
+	return &capture{limit: limit, reader: &reader{to: to}}
 }
 
 // Write never fails: the reader of the output must not decide what happens to the command.
 func (c *capture) Write(p []byte) (int, error) {
 	c.keep(p)
-	c.passing.Lock()
-	defer c.passing.Unlock()
-	if c.to != nil {
-		if _, err := c.to.Write(p); err != nil {
-			c.to = nil
-		}
-	}
+	c.reader.pass(p)
 	return len(p), nil
 }
 

@@ -381,6 +381,8 @@ func (x *Execution) copies() (list []host.Copy) {
 // cancelDelay is how long a command may take to end after it was asked to.
 const cancelDelay = 2 * time.Second
 
+func (x *Execution) grace() time.Duration { return cmp.Or(x.runner.config.Grace, cancelDelay) }
+
 // limit starts the command's time limit, once: copying a project counts, too.
 func (x *Execution) limit() {
 	if x.ctx != nil {
@@ -433,7 +435,7 @@ func (x *Execution) command(spec Spec, roots []string) error {
 		}
 		return err
 	}
-	cmd.WaitDelay = cmp.Or(x.runner.config.Grace, cancelDelay)
+	cmd.WaitDelay = x.grace()
 	deny := cmd.Seccomp[0]
 	if x.overlays(roots) {
 		deny = renames.Deny(deny)

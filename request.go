@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,7 +45,8 @@ type Request struct {
 	// ends, and a Notice says so. Nil: /dev/null.
 	Stdin io.Reader
 	// Stdout and Stderr get all output as it comes, in addition to the Result. A slow writer slows the command
-	// down; after an error a writer gets nothing more. Nil: only the Result has the output.
+	// down; after an error a writer gets nothing more. If both are the same writer, only one goroutine at a time
+	// writes to it. Nil: only the Result has the output.
 	Stdout, Stderr io.Writer
 	// Merge makes standard error the same pipe as standard output, so that Result.Stdout has all
 	// output in the order in which it was written. False: they are two pipes.
@@ -52,6 +54,12 @@ type Request struct {
 	// Passthrough gives Stdin, Stdout and Stderr, which must be *os.File or nil, to the
 	// command itself: a terminal stays one, and the Result has no output. False: pipes.
 	Passthrough bool
+}
+
+// copied is q with slices of its own.
+func (q Request) copied() Request {
+	q.Args, q.Paths, q.Env = slices.Clone(q.Args), slices.Clone(q.Paths), slices.Clone(q.Env)
+	return q
 }
 
 // args are the words that are executed.

@@ -25,7 +25,8 @@ import (
 //
 // Any number of Runners, and of commands of one Runner, can be in use at once. With Keep the commands of one Runner
 // share a session, and wait for each other. A Runner does not change the program itself, and reads only its
-// environment, at each command. The zero Runner is that of the zero Config.
+// environment, at each command. If an Approver or a Recorder panics, the Runner can be used on, and what the command
+// changed is kept. The zero Runner is that of the zero Config.
 type Runner struct {
 	config Config
 	ready  sync.Once

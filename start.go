@@ -40,11 +40,14 @@ func (r *Runner) Run(ctx context.Context, q Request) (Result, error) {
 	return x.Wait()
 }
 
-// Start starts a command. It returns a nil error only after the command was executed. If it returns an error, only Wait
-// may be called on the Execution; it returns a Result with the same error.
+// Start starts a command. It returns a nil error only after the command was executed; q can then be changed, and used
+// again. If it returns an error, only Wait may be called on the Execution; it returns a Result with the same error.
 func (r *Runner) Start(ctx context.Context, q Request) (*Execution, error) {
-	x := &Execution{runner: r, request: q, parent: ctx, began: time.Now()}
+	x := &Execution{runner: r, request: q.copied(), parent: ctx, began: time.Now()}
+	returned := false
+	defer x.abandon(&returned)
 	err := r.begin(x)
+	returned = true
 	if err == nil {
 		return x, nil
 	}

@@ -80,6 +80,9 @@ func (x *Execution) connect() error {
 		cmd.Stderr = cmd.Stdout
 	} else {
 		x.stderr = newCapture(limit, q.Stderr)
+		if sameWriter(q.Stdout, q.Stderr) {
+			x.stderr.reader = x.stdout.reader
+		}
 		cmd.Stderr = x.meter.through(x.stderr)
 	}
 	if _, isFile := q.Stdin.(*os.File); isFile || q.Stdin == nil {

@@ -3,7 +3,6 @@
 package nsrun
 
 import (
-	"cmp"
 	"errors"
 	"os"
 	"os/exec"
@@ -121,7 +120,7 @@ func (x *Execution) prepareBare(args []string) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr
 	// In a group of its own, it can be killed with everything that it starts; but a terminal belongs to one group.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !x.request.Passthrough}
-	cmd.WaitDelay = cmp.Or(x.runner.config.Grace, cancelDelay)
+	cmd.WaitDelay = x.grace()
 	bare := &bareCommand{Cmd: cmd}
 	cmd.Cancel = func() error {
 		err := bare.signal(syscall.SIGTERM)

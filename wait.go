@@ -27,9 +27,18 @@ func (x *Execution) Wait() (Result, error) {
 		return x.result, x.result.Err
 	}
 	x.waited = true
+	returned := false
+	defer x.abandon(&returned)
+	res, err := x.conclude()
+	returned = true
+	return res, err
+}
+
+// conclude waits for the command, does with its changes what After says, and releases everything.
+func (x *Execution) conclude() (Result, error) {
 	err := x.wait()
 	x.closeStdin()
-	x.watch.finish()
+	x.watch.finish(x.parent, x.grace())
 	res := &x.result
 	res.Started, res.Duration = true, time.Since(x.began)
 	if x.bare == nil {
@@ -72,6 +81,20 @@ func (x *Execution) Wait() (Result, error) {
 		err = serr
 	}
 	return x.end(err)
+}
+
+// errPanicked is what an Execution ends with if a function of the caller's did not return.
+var errPanicked = errors.New("an Approver, a Recorder or another function of this program panicked")
+
+// abandon ends an Execution if a function of the caller's, such as a Recorder, panics or ends the goroutine: otherwise
+// the Runner's session would stay in use for ever, where somebody recovers.
+func (x *Execution) abandon(returned *bool) {
+	if *returned {
+		return
+	}
+	x.waited = true
+	x.watch.end()
+	_, _ = x.end(errPanicked)
 }
 
 // end releases everything.

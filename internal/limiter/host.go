@@ -27,14 +27,15 @@ type Host struct {
 	closed bool
 }
 
-var errClosed = errors.New("the limits' host was closed")
+// ErrClosed is what Hold returns after Close.
+var ErrClosed = errors.New("the limits' host was closed")
 
 // look finds out what the host has for these limits. It looks for each controller once.
 func (h *Host) look(l *limits.Limits) (limits.Facts, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		return limits.Facts{}, errClosed
+		return limits.Facts{}, ErrClosed
 	}
 	if want := l.Wanted(); want&^h.asked != 0 {
 		h.release()
