@@ -135,6 +135,33 @@ func TestJSONResult(t *testing.T) {
 	}
 }
 
+// TestJSONReasons: the errors in plain data are written as texts, and read again as errors; those that have names are
+// known by them.
+func TestJSONReasons(t *testing.T) {
+	for _, why := range []error{nil, overlay.ErrOverlap, overlay.ErrNoBase, overlay.ErrNotText, strange{}} {
+		conflict := overlay.Conflict{Path: "a", Kind: overlay.Modified, Session: overlay.Version{Exists: true, Size: 1}, Unmerged: why}
+		omitted := project.Omitted{Path: "/a", What: "backup", Why: why}
+		conflicts, omits := []overlay.Conflict{{Root: "/old"}}, []project.Omitted{{What: "old"}}
+		for _, c := range []struct{ from, to any }{{[]overlay.Conflict{conflict}, &conflicts}, {[]project.Omitted{omitted}, &omits}} {
+			data, err := json.Marshal(c.from)
+			if err == nil {
+				err = json.Unmarshal(data, c.to)
+			}
+			if err != nil || (why != nil) != strings.Contains(string(data), fmt.Sprintf("%q", fmt.Sprint(why))) {
+				t.Errorf("%v: %s, %v", why, data, err)
+			}
+		}
+		got, also := conflicts[0].Unmerged, omits[0].Why
+		if named := why != nil && why != (strange{}); named && got != why || fmt.Sprint(got) != fmt.Sprint(why) || fmt.Sprint(also) != fmt.Sprint(why) {
+			t.Errorf("%v becomes %v and %v", why, got, also)
+		}
+		conflict.Unmerged, conflicts[0].Unmerged, conflicts[0].Root = nil, nil, ""
+		if omitted.Why, omits[0].Why = nil, nil; conflicts[0] != conflict || omits[0] != omitted {
+			t.Errorf("%+v, %+v", conflicts[0], omits[0])
+		}
+	}
+}
+
 // strange is an error that encoding/json cannot write.
 type strange struct{ C chan int }
 

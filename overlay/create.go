@@ -37,7 +37,8 @@ type Options struct {
 
 	// On is another session of the state directory, named as for Open, on which this one is based: the command sees
 	// the project with the changes of that session. The roots must be that session's, or some of them. It must not
-	// be in use, and cannot be written to as long as this one has changes. Empty: the project itself.
+	// be in use, and cannot be written to as long as this one has changes. Sessions with EngineTmpfs or EngineCopy have
+	// to be committed first. Empty: the project itself.
 	On string
 
 	// Engine says how writes are kept apart from the project. Zero: chosen by the file systems, see Info.Engine.

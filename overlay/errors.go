@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -151,6 +152,42 @@ type Conflict struct {
 	// Unmerged is why Prefer: Merge could not merge the two: ErrOverlap, ErrNoBase, ErrNotText or another error.
 	// Session.Overlaps tells more. Nil: no merge was asked for.
 	Unmerged error
+}
+
+// conflictFields are the fields of a Conflict as JSON has them.
+type conflictFields struct {
+	plainConflict
+	Unmerged string `json:",omitempty"`
+}
+
+type plainConflict Conflict
+
+// MarshalJSON returns all fields, Unmerged by its text; that is omitted if it is nil.
+func (c Conflict) MarshalJSON() ([]byte, error) {
+	out := conflictFields{plainConflict: plainConflict(c)}
+	if c.Unmerged != nil {
+		out.Unmerged = c.Unmerged.Error()
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON reads what MarshalJSON has written. Unmerged is one of this package's errors if it has the text of one.
+func (c *Conflict) UnmarshalJSON(data []byte) error {
+	in := conflictFields{plainConflict: plainConflict(*c)}
+	if err := json.Unmarshal(data, &in); err != nil {
+		return err
+	}
+	*c = Conflict(in.plainConflict)
+	if c.Unmerged = nil; in.Unmerged == "" {
+		return nil
+	}
+	c.Unmerged = errors.New(in.Unmerged)
+	for _, known := range [...]error{ErrOverlap, ErrNoBase, ErrNotText} {
+		if known.Error() == in.Unmerged {
+			c.Unmerged = known
+		}
+	}
+	return nil
 }
 
 // A Version is one side of a conflict. The zero Version means that nothing is there.

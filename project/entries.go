@@ -1,6 +1,8 @@
 package project
 
 import (
+	"encoding/json"
+	"errors"
 	"io/fs"
 	"time"
 )
@@ -146,6 +148,34 @@ type Omitted struct {
 	Path string // absolute
 	What string // "backup" or "before-version"
 	Why  error
+}
+
+// omittedFields are the fields of an Omitted as JSON has them.
+type omittedFields struct {
+	Path, What string
+	Why        string `json:",omitempty"`
+}
+
+// MarshalJSON returns all fields, Why by its text; that is omitted if it is nil.
+func (o Omitted) MarshalJSON() ([]byte, error) {
+	out := omittedFields{Path: o.Path, What: o.What}
+	if o.Why != nil {
+		out.Why = o.Why.Error()
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON reads what MarshalJSON has written. Of Why it has only the text.
+func (o *Omitted) UnmarshalJSON(data []byte) error {
+	in := omittedFields{Path: o.Path, What: o.What}
+	if err := json.Unmarshal(data, &in); err != nil {
+		return err
+	}
+	*o = Omitted{Path: in.Path, What: in.What}
+	if in.Why != "" {
+		o.Why = errors.New(in.Why)
+	}
+	return nil
 }
 
 // Cleaned says what Clean removed.
