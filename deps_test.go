@@ -128,7 +128,7 @@ var mayImport = map[string][]string{
 
 	// The parts of the nsrun command, and the programs that it executes.
 	"cmd/nsrun-credential":         {"credential", "credential/gateway", "internal/secureexec"},
-	"cmd/nsrun/internal/advice":    {"", "features", "internal/escape", "mounts", "nsexec", "overlay", "project"},
+	"cmd/nsrun/internal/advice":    {"", "features", "internal/escape", "internal/owndir", "mounts", "nsexec", "overlay", "project"},
 	"cmd/nsrun/internal/console":   {"cmd/nsrun/internal/advice", "internal/ask", "internal/escape", "internal/sys", "nsexec", "overlay"},
 	"cmd/nsrun/internal/usage":     {"cmd/nsrun/internal/advice", "cmd/nsrun/internal/console", "internal/near"},
 	"cmd/nsrun/internal/record":    {"", "cmd/nsrun/internal/console", "internal/configfile", "internal/homelayer", "internal/host", "overlay", "project"},

@@ -15,8 +15,9 @@ job "agent" {
         cap_drop     = ["all"]
       }
 
+      # Not in NOMAD_TASK_DIR: everybody can remove what is there, and nsrun keeps no sessions in such a directory.
       env {
-        HOME = "${NOMAD_TASK_DIR}"
+        HOME = "/home/user"
       }
 
       resources {

@@ -20,6 +20,10 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
+// ErrShared is the cause if any user could put another directory in the place of the caller's: a directory on the way
+// can be written to by everybody, and is not sticky.
+var ErrShared error = &refused{"everybody can write to it", unix.EPERM}
+
 // Open opens the directory at path for reading; it must be the caller's, and writable by
 // nobody else. It returns where that is, without symbolic links. With create, what is
 // missing is made, mode 0700. An error is a *fs.PathError with the path that it is about.
@@ -68,7 +72,7 @@ func Open(path string, create bool) (_ sys.FD, real string, err error) {
 			return sys.None, "", &fs.PathError{Op: "open", Path: w.path, Err: err}
 		}
 	}
-	fd, err := w.last()
+	fd, err := w.last(create)
 	if err != nil {
 		return sys.None, "", &fs.PathError{Op: "open", Path: w.path, Err: err}
 	}
@@ -129,13 +133,13 @@ func (w *way) step(name string, create bool) error {
 		return &refused{fmt.Sprintf("it belongs to user %d", st.Uid), unix.EPERM}
 	}
 	if st.Mode&0o002 != 0 && st.Mode&unix.S_ISVTX == 0 {
-		return &refused{"everybody can write to it", unix.EPERM}
+		return ErrShared
 	}
 	return nil
 }
 
 // last opens for reading where the way ends.
-func (w *way) last() (sys.FD, error) {
+func (w *way) last(create bool) (sys.FD, error) {
 	fd, err := w.open(".", unix.O_RDONLY)
 	if err != nil {
 		return sys.None, err
@@ -144,10 +148,27 @@ func (w *way) last() (sys.FD, error) {
 		fd.Close()
 		return sys.None, err
 	}
+	if create {
+		ownGroup(fd)
+	}
 	if w.made { // for sessions, which come and go, and may have many files
 		sys.Spread(fd)
 	}
 	return fd, nil
+}
+
+// ownGroup gives a directory the caller's own group if its group may do nothing there. Directories below set-group-id
+// ones, such as Kubernetes' volumes with fsGroup, have another one, and so has all that is made in them. No overlay can
+// be mounted there: a user namespace has only the caller's own group, and over files of others its root has no rights.
+// If the system refuses that, sessions do without overlays.
+func ownGroup(fd sys.FD) {
+	var st unix.Stat_t
+	if sys.Retry(func() error { return unix.Fstat(int(fd), &st) }) != nil || st.Gid == uint32(os.Getegid()) || st.Mode&0o070 != 0 {
+		return
+	}
+	if sys.Retry(func() error { return unix.Fchown(int(fd), -1, os.Getegid()) }) == nil {
+		_ = sys.Chmod(int(fd), st.Mode&0o1777)
+	}
 }
 
 // Check refuses what belongs to somebody else, or what others can write to.

@@ -35,6 +35,13 @@ on() {
 	HOME=$1 "${@:2}"
 }
 ontmpfs() { mkdir -p "$work/tmpfs"; mountpoint -q "$work/tmpfs" || mount -t tmpfs none "$work/tmpfs"; on "$work/tmpfs" "$@"; }
+
+# onvolume is the home directory as Kubernetes makes one of an emptyDir in memory, with fsGroup.
+onvolume() {
+	mkdir -p "$work/volume-home"
+	mountpoint -q "$work/volume-home" || mount -t tmpfs -o "mode=3777,gid=$nobody" none "$work/volume-home"
+	HOME=$work/volume-home "$@"
+}
 onoverlay() {
 	mkdir -p "$work/over"/{lower,upper,work,home}
 	mountpoint -q "$work/over/home" || mount -t overlay -o "lowerdir=$work/over/lower,upperdir=$work/over/upper,workdir=$work/over/work" none "$work/over/home"

@@ -7,9 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/owndir"
 
 	"golang.org/x/sys/unix"
 
@@ -35,6 +37,9 @@ func Surroundings(err error) string {
 					", as containers have it; try: " + features.Describe(features.OwnProc).Remedy
 			}
 		}
+	}
+	if e, ok := errors.AsType[*nsexec.Error](err); ok && (e.Op == nsexec.StepUIDMap || e.Op == nsexec.StepGIDMap) && errors.Is(e.Err, unix.EROFS) {
+		return "ids are mapped by a file in /proc, which is mounted read-only; try: mount -o remount,rw /proc"
 	}
 	if e, ok := errors.AsType[*nsexec.Error](err); ok && e.Op == nsexec.StepUIDMap && unix.Access("/proc/self", unix.F_OK) != nil {
 		return noProcHint
@@ -67,12 +72,31 @@ func Surroundings(err error) string {
 	if filepath.IsAbs(os.Getenv("XDG_STATE_HOME")) { // others are ignored
 		below = "$XDG_STATE_HOME"
 	}
+	if errors.Is(err, owndir.ErrShared) {
+		return sharedHint(e, below)
+	}
 	for _, why := range [...]error{fs.ErrPermission, fs.ErrNotExist, unix.EROFS, unix.ENOTDIR, unix.ENOSPC, unix.EDQUOT} {
 		if e.Path == "" || errors.Is(err, why) {
 			return "sessions are kept below " + below + "; try: export XDG_STATE_HOME=DIR, with a directory that only you can write to"
 		}
 	}
 	return ""
+}
+
+// sharedHint is the hint for a directory that everybody can write to, as volumes of Kubernetes and Nomad are: its owner
+// changes its mode, and others take a sticky directory, in which nobody else can remove what is theirs.
+func sharedHint(e *overlay.Error, below string) string {
+	text, uid := "sessions are kept below "+below+", where others could replace them; try: ", unix.Geteuid()
+	var st unix.Stat_t
+	if unix.Lstat(e.Path, &st) == nil && int(st.Uid) == uid {
+		return text + escape.Command([]string{"chmod", "o-w", e.Path})
+	}
+	for _, dir := range [...]string{"/var/tmp", "/tmp", "/dev/shm"} {
+		if unix.Lstat(dir, &st) == nil && st.Mode&unix.S_ISVTX != 0 && unix.Access(dir, unix.W_OK|unix.X_OK) == nil {
+			return text + "export XDG_STATE_HOME=" + dir + "/nsrun-" + strconv.Itoa(uid)
+		}
+	}
+	return text + "export XDG_STATE_HOME=DIR, with a directory that only you can write to, and none above it that everybody can write to"
 }
 
 // lacking tries the features that a sandbox needs, and returns what is missing, with what to do. Empty: nothing.
