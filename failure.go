@@ -90,8 +90,9 @@ func Check() Availability { return availability(features.Get) }
 
 // availability is Check with a given source of features.
 func availability(get func(features.Name) features.Feature) Availability {
-	a := nativeAvailability(get)
-	if a.Status != NotSupported {
+	f, ok := nativeLacks(get)
+	a := availabilityWithout(f, ok)
+	if a.Status != NotSupported || f.Name == features.Devices { // for which AutoBackend does not do without namespaces
 		return a
 	}
 	for _, name := range landlockFeatures {
@@ -104,22 +105,32 @@ func availability(get func(features.Name) features.Feature) Availability {
 }
 
 func nativeAvailability(get func(features.Name) features.Feature) Availability {
+	return availabilityWithout(nativeLacks(get))
+}
+
+// nativeLacks returns the first feature that is missing for NativeBackend, if there is one.
+func nativeLacks(get func(features.Name) features.Feature) (missing features.Feature, ok bool) {
 	for _, name := range [...]features.Name{
-		features.UserNamespaces, features.MountNamespaces, features.NetworkNamespaces, features.ProcessNamespaces, features.IPCNamespaces,
-		features.CgroupNamespaces, features.SeccompFilters, features.Overlay,
+		features.Proc, features.UserNamespaces, features.MountNamespaces, features.NetworkNamespaces, features.ProcessNamespaces, features.IPCNamespaces,
+		features.CgroupNamespaces, features.SeccompFilters, features.Devices, features.Overlay,
 	} {
-		f := get(name)
-		if f.Status != features.No {
-			continue
+		if f := get(name); f.Status == features.No {
+			return f, true
 		}
-		a := Availability{Status: NotSupported, Backend: NativeBackend, Reason: "this machine has no " + string(f.Name), Remedy: f.Remedy}
-		if f.Why != "" {
-			a.Reason += ": " + f.Why
-		}
-		if !f.Required {
-			a.Status = NotInstalled
-		}
-		return a
 	}
-	return Availability{Status: Available, Backend: NativeBackend}
+	return features.Feature{}, false
+}
+
+func availabilityWithout(f features.Feature, lacks bool) Availability {
+	if !lacks {
+		return Availability{Status: Available, Backend: NativeBackend}
+	}
+	a := Availability{Status: NotSupported, Backend: NativeBackend, Reason: "this machine has no " + string(f.Name), Remedy: f.Remedy}
+	if f.Why != "" {
+		a.Reason += ": " + f.Why
+	}
+	if !f.Required {
+		a.Status = NotInstalled
+	}
+	return a
 }

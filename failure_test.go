@@ -50,6 +50,8 @@ func TestCheckAvailability(t *testing.T) {
 	}
 	for missing, want := range map[features.Name]Availability{
 		features.UserNamespaces: {Available, "this machine has no user namespaces: because", "do this", LandlockBackend},
+		features.Proc:           {NotSupported, "this machine has no proc: because", "do this", NativeBackend},
+		features.Devices:        {NotSupported, "this machine has no devices: because", "do this", NativeBackend},
 		features.SeccompFilters: {NotSupported, "this machine has no seccomp filters: because", "do this", NativeBackend},
 	} {
 		if got := availability(lacks(missing, features.No)); got != want {

@@ -23,6 +23,7 @@ type Name string
 
 // The features, in the order in which Probe returns them. The table says what each is for.
 const (
+	Proc                Name = "proc"
 	UserNamespaces      Name = "user namespaces"
 	MountNamespaces     Name = "mount namespaces"
 	NetworkNamespaces   Name = "network namespaces"
@@ -34,6 +35,7 @@ const (
 	CloseRange          Name = "close_range"
 	Statx               Name = "statx"
 	SeccompFilters      Name = "seccomp filters"
+	Devices             Name = "devices"
 	Renameat2           Name = "renameat2"
 	Overlay             Name = "overlay"
 	TmpfsAttributes     Name = "tmpfs attributes"

@@ -21,11 +21,14 @@ type entry struct {
 // table has all features whose lack a user can notice. It omits calls without which nsrun is only a little slower
 // (listxattrat, PIDFD_THREAD, …).
 var table = [...]entry{
+	{Feature: Feature{Name: Proc, For: "all of nsrun", Required: true,
+		Needs: "a /proc of this PID namespace", Lost: "no command can be run in a sandbox", Remedy: "mount -t proc proc /proc"},
+		try: tryProc},
 	{Feature: Feature{Name: UserNamespaces, For: "a sandbox without privileges", Required: true,
 		Since: "3.8", Needs: "the permission to make user namespaces", Lost: "no command can be run in a sandbox",
 		Remedy: "sysctl kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu), kernel.unprivileged_userns_clone=1 (Debian), " +
 			"user.max_user_namespaces=10000, or run nsrun outside of a container or chroot"},
-		source: "user_namespaces(7)", try: func() error { return inside(func(*prog.Builder) {}, nil) }, remedy: userRemedy},
+		source: "user_namespaces(7)", on: Proc, try: tryUser, remedy: userRemedy},
 	{Feature: Feature{Name: MountNamespaces, For: "a file system of its own", Required: true,
 		Since: "3.8", Needs: "a seccomp filter and an LSM that allow mount(2) and chroot(2)", Lost: "no command can be run in a sandbox",
 		Remedy: "start the container with fewer restrictions: " + NamespacesRemedy},
@@ -68,6 +71,9 @@ var table = [...]entry{
 	{Feature: Feature{Name: SeccompFilters, For: "refusing dangerous system calls", Required: true,
 		Since: "3.17", Needs: "CONFIG_SECCOMP_FILTER", Lost: "no command can be run in a sandbox"},
 		source: "seccomp(2)", try: trySeccomp},
+	{Feature: Feature{Name: Devices, For: "the devices of a sandbox", Required: true,
+		Needs: "a /dev with null, zero, full, random, urandom and tty", Lost: "no command can be run in a sandbox, except by --backend landlock"},
+		try: tryDevices, remedy: devicesRemedy},
 	{Feature: Feature{Name: Renameat2, For: "sessions",
 		Since: "3.15", Needs: callAllowed, Lost: "during a commit, a changed file is missing for a moment"},
 		source: "renameat2(2)", try: func() error { return call(unix.EINVAL, unix.SYS_RENAMEAT2, badFD, 0, badFD, 0, badFlags) }},

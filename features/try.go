@@ -250,6 +250,8 @@ func userRemedy(err error) string {
 	current, _ := os.ReadFile("/proc/self/attr/apparmor/current")
 	profile, confined := confinedBy(string(current))
 	switch {
+	case err == errReadOnlyProc:
+		return "mount -o remount,rw /proc"
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
 		return "sysctl user.max_user_namespaces=10000"
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):

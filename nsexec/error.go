@@ -177,8 +177,8 @@ func explain(e *Error) string {
 		why = "the limit on mounts is reached; try: sysctl fs.mount-max=100000"
 	case errno == syscall.ENOSPC && (e.Op == StepBind || e.Op == StepTmpfs):
 		why = "limit on mounts or space"
-	case errno == syscall.ENOENT && e.Op == "dev":
-		why = "the host's /dev lacks it; try: mount -t devtmpfs dev /dev"
+	case (errno == syscall.ENOENT || errno == syscall.ENODEV) && e.Op == "dev":
+		why = "the host's /dev lacks it, or has something else there; try: " + features.Get(features.Devices).Remedy
 	}
 	if why == "" {
 		return text

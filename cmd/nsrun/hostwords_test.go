@@ -9,8 +9,44 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 )
+
+// readOnlyProc makes /proc read-only.
+const readOnlyProc = "mount --bind /proc /proc && mount -o remount,bind,ro /proc && exec "
+
+// TestDoctorFails: where no command runs, doctor says so, with what to do, and fails. As controls, it does not where
+// commands run: here, and without namespaces.
+func TestDoctorFails(t *testing.T) {
+	testenv.NeedRoot(t)
+	testenv.Leaks(t, reap)
+	bin, dir := installed(t), testenv.Dir(t)
+	unshare, err := exec.LookPath("unshare")
+	if err != nil {
+		testenv.Skip(t, "unshare", err.Error())
+	}
+	doctor := filepath.Join(bin, "nsrun") + " doctor"
+	for _, c := range []struct {
+		name, script, want string
+		status             int
+	}{
+		{"no /proc", "umount -l /proc && exec ", "try: mount -t proc proc /proc\n", 1},
+		{"a bare /dev", "mount -t tmpfs none /dev && exec ", "try: mount -t devtmpfs dev /dev\n", 1},
+		{"a read-only /proc", readOnlyProc, "For namespaces: mount -o remount,rw /proc\n", 0},
+		{"the control", "exec ", "yes      devices ", 0},
+	} {
+		if c.status == 0 && c.name != "the control" && !features.Has(features.LandlockScopes) {
+			c.status = 1 // nor is there the other backend
+			c.want = "try: mount -o remount,rw /proc\n"
+		}
+		cmd := command("-m", "/bin/sh", "-c", c.script+doctor)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+dir)
+		if got := runs(t, bin, unshare, cmd); got.status != c.status || !strings.Contains(got.out, c.want) {
+			t.Errorf("%s: status %d, want %q\n%s", c.name, got.status, c.want, got.out)
+		}
+	}
+}
 
 // TestHostWords: on hosts where a sandbox cannot be made, or a session not be kept, one line says why and what to do.
 func TestHostWords(t *testing.T) {
@@ -28,6 +64,10 @@ func TestHostWords(t *testing.T) {
 		{"no /proc", "umount -l /proc && exec " + nsrun, "try: mount -t proc proc /proc)", true},
 		{"no /proc, with bubblewrap's options", "umount -l /proc; " + filepath.Join(bin, "nsrun") + " --unshare-user --ro-bind / / true; [ $? = 1 ] && exit 125", "try: mount -t proc proc /proc", true},
 		{"a bare /dev", "mount -t tmpfs none /dev && exec " + nsrun, "try: mount -t devtmpfs dev /dev)", true},
+		{"a file at /dev/null", "mount -t tmpfs none /dev && : >/dev/null && for d in 'zero c 1 5' 'full c 1 7' 'random c 1 8' 'urandom c 1 9' 'tty c 5 0'; do mknod -m 666 /dev/$d; done; exec " + nsrun,
+			"try: rm -r /dev/null && mknod -m 666 /dev/null c 1 3)", true},
+		{"a read-only /proc", readOnlyProc + nsrun, "try: mount -o remount,rw /proc)", true},
+		{"a home that everybody can write to", "unset XDG_STATE_HOME; mkdir -m 777 $HOME/all && chmod 777 $HOME/all && HOME=$HOME/all exec " + nsrun, "try: chmod o-w ", false},
 		{"another /proc", "exec unshare -pf " + nsrun, "mount -t proc proc /proc", true},
 		{"a root in itself", "mkdir -p $HOME/up/root && mount --rbind / $HOME/up/root && exec chroot $HOME/up/root /bin/sh -c 'cd $HOME/../project && exec \"$0\" run -q --backend landlock --ro $HOME/up --discard -- true' " +
 			filepath.Join(bin, "nsrun"), "run nsrun outside of the chroot", true},

@@ -276,22 +276,12 @@ func (c *compiler) selfReadOnly(dir prog.Slot, name string, flags uint64) {
 	c.Here(skip)
 }
 
-var deviceNames = [...]deviceName{
-	{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0},
-}
-
-// deviceName is a device and its number in the kernel's devices.txt.
-type deviceName struct {
-	name         string
-	major, minor uint32
-}
-
 func (c *compiler) dev(m *mounts.Mount) {
 	c.Step("dev", m.Target)
 	dst := c.dirTarget(m)
 	c.keep(c.newFS("tmpfs", attrNoSuid|attrNoDev, option{key: "mode", value: "755"}), m, dst, func(dev prog.Slot) {
-		for i := range deviceNames {
-			c.device(m, dev, &deviceNames[i])
+		for i := range prog.HostDevices {
+			c.device(m, dev, &prog.HostDevices[i])
 		}
 		c.Step("dev", m.Target)
 		switch {
@@ -367,25 +357,25 @@ func (c *compiler) consoleAttrs() uint64 {
 const deviceAttrs = attrReadOnly | attrNoSuid
 
 // openDevice clones a node of the host if it is the device of that name.
-func (c *compiler) openDevice(name *deviceName, to prog.Slot) {
-	c.Call(prog.SysOpenTree, prog.AtCwd, c.Concat("/dev/", name.name), prog.Int(openTreeClone|openTreeCloexec|atNoFollow)).To(to)
-	c.Call(prog.Device, to.Arg(), prog.Int(name.major), prog.Int(name.minor))
+func (c *compiler) openDevice(name *prog.HostDevice, to prog.Slot) {
+	c.Call(prog.SysOpenTree, prog.AtCwd, c.Concat("/dev/", name.Name), prog.Int(openTreeClone|openTreeCloexec|atNoFollow)).To(to)
+	c.Call(prog.Device, to.Arg(), prog.Int(name.Major), prog.Int(name.Minor))
 }
 
 // device shows a node of the host in dir.
-func (c *compiler) device(m *mounts.Mount, dir prog.Slot, name *deviceName) {
-	c.StepIn("dev", m.Target, name.name)
-	n := c.String(name.name)
+func (c *compiler) device(m *mounts.Mount, dir prog.Slot, name *prog.HostDevice) {
+	c.StepIn("dev", m.Target, name.Name)
+	n := c.String(name.Name)
 	c.Call(prog.SysMknodat, dir.Arg(), n, prog.Int(sIFREG|mountPointFilePerm), prog.Int(0))
 	if c.o.Classic {
-		source := "/dev/" + name.name
+		source := "/dev/" + name.Name
 		t := tree{classic: true, source: source, flags: deviceAttrs, fd: c.Slot(), below: mounts.Below(c.o.Infos, source)[:1]}
 		if c.o.Bubblewrap {
 			t.flags = attrNoSuid
 		}
 		c.Call(prog.SysOpenat, prog.AtCwd, c.String(source), c.Open(prog.PathOnly|prog.CloseOnExec|prog.NoFollow), prog.Int(0)).To(t.fd)
-		c.Call(prog.Device, t.fd.Arg(), prog.Int(name.major), prog.Int(name.minor))
-		c.attachAt(t, dir, name.name)
+		c.Call(prog.Device, t.fd.Arg(), prog.Int(name.Major), prog.Int(name.Minor))
+		c.attachAt(t, dir, name.Name)
 		return
 	}
 	var t prog.Slot

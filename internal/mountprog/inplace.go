@@ -46,7 +46,7 @@ func (c *compiler) inPlace(p mounts.Plan) error {
 		c.sources, c.opened = c.Slots(binds), binds
 	}
 	if devs > 0 {
-		c.devices, c.devicesOpen = c.Slots(devs*len(deviceNames)), true
+		c.devices, c.devicesOpen = c.Slots(devs*len(prog.HostDevices)), true
 	}
 	source, device := c.sources, c.devices
 	for i := range p[1:] {
@@ -56,9 +56,9 @@ func (c *compiler) inPlace(p mounts.Plan) error {
 			c.openSource(m, source)
 			source++
 		case mounts.KindDev:
-			for i := range deviceNames {
-				c.StepIn("dev", m.Target, deviceNames[i].name)
-				c.openDevice(&deviceNames[i], device)
+			for i := range prog.HostDevices {
+				c.StepIn("dev", m.Target, prog.HostDevices[i].Name)
+				c.openDevice(&prog.HostDevices[i], device)
 				device++
 			}
 			if m.Source != "" {

@@ -1,0 +1,90 @@
+//go:build linux
+
+package features
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/prog"
+)
+
+// The probes of what a host has in /proc and /dev.
+
+// tryProc looks for a /proc in which this process is.
+func tryProc() error {
+	self, err := os.Readlink("/proc/self")
+	if err == nil && self == strconv.Itoa(os.Getpid()) {
+		return nil
+	}
+	if err == nil || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
+		return absentError("there is no /proc here, or that of another PID namespace")
+	}
+	return err
+}
+
+const errReadOnlyProc = absentError("/proc is mounted read-only, and ids are mapped by a file in it")
+
+// tryUser makes a user namespace, and maps one id.
+func tryUser() error {
+	err := inside(func(*prog.Builder) {}, nil)
+	if errors.Is(err, unix.EROFS) {
+		return errReadOnlyProc
+	}
+	return err
+}
+
+// tryDevices looks for the devices that each sandbox shows.
+func tryDevices() error {
+	var wrong []string
+	for i := range prog.HostDevices {
+		d := &prog.HostDevices[i]
+		found, err := isDevice(d)
+		if err != nil && err != unix.ENOENT {
+			return err
+		}
+		if !found {
+			wrong = append(wrong, devicePath(d))
+		}
+	}
+	if wrong == nil {
+		return nil
+	}
+	return absentError("nothing, or another file, is at " + strings.Join(wrong, ", "))
+}
+
+func devicePath(d *prog.HostDevice) string { return "/dev/" + d.Name }
+
+// isDevice reports whether a device is there. The error is ENOENT if nothing is there.
+func isDevice(d *prog.HostDevice) (bool, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(devicePath(d), &st); err != nil {
+		return false, err
+	}
+	return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(d.Major, d.Minor), nil
+}
+
+// devicesRemedy says how root makes the devices that are missing.
+func devicesRemedy(error) string {
+	var list []string
+	for i := range prog.HostDevices {
+		d := &prog.HostDevices[i]
+		found, err := isDevice(d)
+		if found {
+			continue
+		}
+		text := "mknod -m 666 " + devicePath(d) + " c " + strconv.Itoa(int(d.Major)) + " " + strconv.Itoa(int(d.Minor))
+		if err == nil {
+			text = "rm -r " + devicePath(d) + " && " + text
+		}
+		list = append(list, text)
+	}
+	if len(list) == len(prog.HostDevices) {
+		return "mount -t devtmpfs dev /dev"
+	}
+	return strings.Join(list, " && ")
+}
