@@ -425,11 +425,11 @@ func (x *Execution) command(spec Spec, roots []string) error {
 	}
 	cmd.Cancel = func() error {
 		if x.parent.Err() == nil { // PID 1 asks, and keeps the time even where this program is stopped
-			err := cmd.Process.Signal(syscall.Signal(0))
+			err := cmd.Signal(syscall.Signal(0))
 			x.canceled.Store(err == nil)
 			return err
 		}
-		err := cmd.Process.Signal(syscall.SIGTERM)
+		err := cmd.Signal(syscall.SIGTERM)
 		if err == nil {
 			x.canceled.Store(true)
 		}

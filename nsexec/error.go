@@ -178,7 +178,12 @@ func explain(e *Error) string {
 	case errno == syscall.ENOSPC && (e.Op == StepBind || e.Op == StepTmpfs):
 		why = "limit on mounts or space"
 	case (errno == syscall.ENOENT || errno == syscall.ENODEV) && e.Op == "dev":
-		why = "the host's /dev lacks it, or has something else there; try: " + features.Get(features.Devices).Remedy
+		why = "the host's /dev lacks it, or has something else there"
+		if remedy := features.Get(features.Devices).Remedy; remedy != "" {
+			why += "; try: " + remedy
+		}
+	case e.Op == "fork" && errno == syscall.EPERM:
+		why = "a filter refuses to make processes, or to send signals, without which nothing could end the command; try: --security-opt seccomp=unconfined of docker and podman"
 	}
 	if why == "" {
 		return text

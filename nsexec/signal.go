@@ -13,6 +13,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/prog"
 	"github.com/nsrun/nsrun/internal/reexec"
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // stolen is the error if Wait cannot tell how the command ended.
@@ -32,6 +33,16 @@ func process(pid int) *os.Process {
 	return &os.Process{Pid: pid}
 }
 
+// send is Process.Signal, also where a filter refuses the call that this needs.
+func (c *Cmd) send(sig os.Signal) error {
+	err := c.Process.Signal(sig)
+	number, ok := sig.(syscall.Signal)
+	if !ok || !reexec.InProcess || err == nil || errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return sys.Kill(c.Process.Pid, number) // nobody else waits for it
+}
+
 // Signal sends a signal to the command, through PID 1 if there is one. It is like Process.Signal,
 // except for SIGSTOP: Process.Signal would stop PID 1, which could then not pass the signal on.
 // Signal with SIGSTOP stops everything in the sandbox, and the next SIGCONT continues everything.
@@ -41,10 +52,10 @@ func (c *Cmd) Signal(sig os.Signal) error {
 		return &Error{Op: "signal", Path: c.Path, Err: errors.New("not started")}
 	}
 	if sig == syscall.SIGKILL && c.opt.Confinement != nil {
-		return c.Process.Signal(syscall.Signal(prog.RequestEnd)) // killing the reaper would leave the others running
+		return c.send(syscall.Signal(prog.RequestEnd)) // killing the reaper would leave the others running
 	}
 	if sig != syscall.SIGSTOP || !c.forks() || c.opt.HoldSignals {
-		return c.Process.Signal(sig)
+		return c.send(sig)
 	}
 	// A signal with this value asks PID 1 to stop everything.
 	info := prog.Request{Signo: prog.RequestSignal, Code: prog.RequestCode, Value: prog.RequestStop}

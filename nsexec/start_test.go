@@ -233,7 +233,7 @@ func TestErrorText(t *testing.T) {
 			Op: "clone", Path: "pid namespaces", Err: syscall.EAGAIN},
 		"prepare /: no space left on device (the limit on mounts is reached; try: sysctl fs.mount-max=100000)": {
 			Op: "prepare", Path: "/", Err: syscall.ENOSPC},
-		"dev /dev/null: no such file or directory (the host's /dev lacks it; try: mount -t devtmpfs dev /dev)": {
+		"dev /dev/null: no such file or directory (the host's /dev lacks it, or has something else there)": {
 			Op: "dev", Path: "/dev/null", Err: syscall.ENOENT},
 		"supervise: device or resource busy (the kernel allows one listener of seccomp_unotify(2) for a process, and a sandbox or container around this one has it; try: run nsrun outside of it)": {
 			Op: "supervise", Err: syscall.EBUSY},

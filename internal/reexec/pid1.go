@@ -91,8 +91,13 @@ func untilEnd(h *prog.Header, now *[2]int64, cmd, status uintptr) int64 {
 			cmd = ^uintptr(0) // -1: everything else in the sandbox
 		}
 	}
-	if cmd != 0 {
-		syscall.RawSyscall(sysKill, cmd, sig, 0)
+	if cmd == 0 {
+		return -1
+	}
+	if _, _, e := syscall.RawSyscall(sysKill, cmd, sig, 0); e != 0 && e != syscall.ESRCH && h.End == 0 && isInit() {
+		// A filter refuses kill(2). All end with PID 1.
+		report(status, prog.RecordExit, uint32(syscall.SIGKILL), 0, 0)
+		exit(128 + uintptr(syscall.SIGKILL))
 	}
 	return -1
 }
@@ -113,14 +118,17 @@ func isInit() bool {
 func reachesAll(h *prog.Header) bool { return h.Fork&prog.ForkDomain != 0 || isInit() }
 
 // scoped reports whether this process cannot send a signal to its parent, which is outside its Landlock domain. If it
-// could, it would be able to kill all processes of this user.
+// could, it would be able to kill all processes of this user. It must be able to send one to itself: where a filter
+// refuses kill(2), nothing could end the command.
 //
 //go:nosplit
 //go:norace
 func scoped() bool {
 	parent, _, _ := syscall.RawSyscall(syscall.SYS_GETPPID, 0, 0, 0)
 	_, _, e := syscall.RawSyscall(sysKill, parent, 0, 0)
-	return e == syscall.EPERM
+	self, _, _ := syscall.RawSyscall(syscall.SYS_GETPID, 0, 0, 0)
+	_, _, refused := syscall.RawSyscall(sysKill, self, 0, 0)
+	return e == syscall.EPERM && refused == 0
 }
 
 // end ends this process, and everything in the sandbox. If this is PID 1, the kernel does the latter. In a Landlock

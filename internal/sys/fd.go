@@ -67,11 +67,24 @@ func SeqPacket() (a, b FD, err error) {
 }
 
 // Kill is kill(2) for one process. Numbers that the kernel takes for groups of processes, or for all, are no process's.
+// Where a filter refuses kill(2), pidfd_send_signal(2) does it.
 func Kill(pid int, signal unix.Signal) error {
 	if pid < 1 || pid > math.MaxInt32 {
 		return unix.ESRCH
 	}
-	return unix.Kill(pid, signal)
+	err := unix.Kill(pid, signal)
+	if err == nil || err == unix.ESRCH || err == unix.EINVAL {
+		return err
+	}
+	fd, ferr := unix.PidfdOpen(pid, 0)
+	if ferr != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if ferr = unix.PidfdSendSignal(fd, signal, nil, 0); ferr == nil || ferr == unix.ESRCH {
+		return ferr
+	}
+	return err
 }
 
 // Wait is wait4(2) for one child. The status is zero where there is no such child.

@@ -74,7 +74,7 @@ func For(err error) string {
 		case nsexec.StepChdir:
 			return "try: nsrun run -C DIR, or --ro DIR to show it"
 		}
-		if setup(e) {
+		if setup(e) && e.Op != "fork" { // which says what to do
 			return "try: nsrun doctor"
 		}
 	}
