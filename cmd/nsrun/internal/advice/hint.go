@@ -75,7 +75,7 @@ func For(err error) string {
 			return "try: nsrun run -C DIR, or --ro DIR to show it"
 		}
 		if setup(e) && e.Op != "fork" { // which says what to do
-			return "try: nsrun doctor"
+			return setupHint()
 		}
 	}
 	if _, ok := errors.AsType[*nsrunlib.MountError](err); ok {
@@ -92,6 +92,9 @@ func For(err error) string {
 	}
 	if e, ok := errors.AsType[*os.SyscallError](err); ok && e.Syscall == "getwd" && errors.Is(err, fs.ErrNotExist) {
 		return "the current directory was removed; try: cd DIR"
+	}
+	if e, ok := errors.AsType[*os.SyscallError](err); ok && filtered() && (errors.Is(e, unix.EPERM) || errors.Is(e, unix.ENOSYS)) {
+		return filterHint
 	}
 	if e, ok := errors.AsType[*overlay.Error](err); ok {
 		if text := sessionHint(e); text != "" {

@@ -141,11 +141,19 @@ func unspecific(e *nsexec.Error) bool {
 // filtered reports whether this process runs under a seccomp filter.
 func filtered() bool {
 	mode, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
-	return err == nil && mode == unix.SECCOMP_MODE_FILTER
+	return mode == unix.SECCOMP_MODE_FILTER || err == unix.EPERM || err == unix.ENOSYS // it refuses this call, too
 }
 
 const filterHint = "nsrun itself runs under a seccomp filter, as in a container, which may refuse a call that this needs; try: " +
 	"docker run --security-opt seccomp=unconfined, or podman run --security-opt seccomp=unconfined"
+
+// setupHint is the hint where the kernel refuses a call that each sandbox needs.
+func setupHint() string {
+	if filtered() && lacking() == "" { // of what doctor tests
+		return filterHint
+	}
+	return "try: nsrun doctor"
+}
 
 const noProcHint = "there is no /proc here, or that of another PID namespace; try: mount -t proc proc /proc"
 

@@ -51,3 +51,36 @@ func TestKillRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestCallRefused: where a filter refuses one of the calls that a sandbox may need, the command runs all the same, or
+// one line says what to do.
+func TestCallRefused(t *testing.T) {
+	testenv.NeedNamespaces(t)
+	testenv.Leaks(t, reap)
+	bin, dir := installed(t), testenv.Dir(t)
+	testenv.Tree(t, dir, "project/")
+	file := filepath.Join(dir, "filter")
+	for i, nr := range []uint32{
+		unix.SYS_CAPSET, unix.SYS_CHDIR, unix.SYS_CHROOT, unix.SYS_FCHDIR, unix.SYS_FSTATFS, unix.SYS_KEYCTL, unix.SYS_LINKAT,
+		unix.SYS_MKNODAT, unix.SYS_MOUNT, unix.SYS_MOUNT_SETATTR, unix.SYS_OPEN_TREE, unix.SYS_PIDFD_OPEN,
+		unix.SYS_PIVOT_ROOT, unix.SYS_PPOLL, unix.SYS_PRCTL, unix.SYS_PRLIMIT64, unix.SYS_RENAMEAT2, unix.SYS_SECCOMP, unix.SYS_SETGROUPS,
+		unix.SYS_SETHOSTNAME, unix.SYS_SETRESUID, unix.SYS_SETSID, unix.SYS_SOCKETPAIR, unix.SYS_STATX, unix.SYS_SYMLINKAT, unix.SYS_UMOUNT2,
+		unix.SYS_UNSHARE,
+	} {
+		errno := []unix.Errno{unix.EPERM, unix.ENOSYS}[i%2]
+		if testenv.Root() {
+			errno = []unix.Errno{unix.ENOSYS, unix.EPERM}[i%2]
+		}
+		if err := os.WriteFile(file, refuse(errno, nr), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		c := command("--dev-bind", "/", "/", "--cap-add", "ALL", "--seccomp-file", file, "--", filepath.Join(bin, "nsrun"), "run", "--discard",
+			"--home", "none", "--", "echo", "ran")
+		c.Dir, c.Env = filepath.Join(dir, "project"), append(os.Environ(), "HOME="+dir)
+		r := runs(t, bin, "nsrun", c)
+		ran, said := strings.Contains(r.out, "ran\n"), strings.Count(r.out, "\n") == 1 && strings.Contains(r.out, "try: ")
+		if (r.status != 0 || !ran) && (r.status != 125 || !said) {
+			t.Errorf("call %d, %v: status %d: %s", nr, errno, r.status, r.out)
+		}
+	}
+}
