@@ -2,6 +2,7 @@ package fanotify
 
 import (
 	"errors"
+	"strconv"
 
 	"github.com/nsrun/nsrun/internal/escape"
 )
@@ -19,12 +20,14 @@ const (
 // String returns "auto", "fanotify" or "inotify".
 func (e Engine) String() string {
 	switch e {
+	case Auto:
+		return "auto"
 	case Fanotify:
 		return "fanotify"
 	case Inotify:
 		return "inotify"
 	}
-	return "auto"
+	return "engine " + strconv.Itoa(int(e))
 }
 
 func (e Engine) MarshalText() ([]byte, error) { return []byte(e.String()), nil }

@@ -655,6 +655,9 @@ func TestOptions(t *testing.T) {
 			}
 		}
 	}
+	if _, err := New(Options{Roots: at("a"), Engine: Inotify + 1}); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("an unknown engine: %v", err)
+	}
 	if !testenv.Root() {
 		_, err := New(Options{Roots: at("a"), Engine: Fanotify})
 		if !errors.Is(err, fs.ErrPermission) {

@@ -62,6 +62,9 @@ func (o *out) error(err error) { o.items = append(o.items, item{err: err}) }
 
 // New begins to watch. Everything that happens after it has returned is reported.
 func New(o Options) (*Watcher, error) {
+	if o.Engine > Inotify {
+		return nil, &Error{Op: "use " + o.Engine.String(), Err: unix.EINVAL}
+	}
 	roots, err := openRoots(o.Roots)
 	if err != nil {
 		return nil, err
