@@ -194,7 +194,11 @@ func (r *Registry) openDB(d *dir, name string, flags int) (_ *os.File, err error
 				err = d.sync() // bbolt flushes the file, but not its name
 			}
 			if err == nil && !r.verified {
-				err = verifyFile(f)
+				if err = verifyFile(f); err == errUnbegun {
+					if err = unix.ENOENT; flags&os.O_RDWR != 0 {
+						err = sys.Bare(f.Truncate(0)) // bbolt begins it again
+					}
+				}
 				r.verified = err == nil
 			}
 			if err == nil && flags&os.O_RDWR == 0 {

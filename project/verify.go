@@ -4,6 +4,7 @@ package project
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/fnv"
 )
@@ -31,6 +32,7 @@ const (
 	freePage   = 0x10
 
 	bucketFlag = 0x01
+	initialTx  = 1 // of the later one of the two meta pages in a new file
 	noFreelist = ^uint64(0)
 	boltMagic  = 0xED0CDAED
 
@@ -49,6 +51,10 @@ func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrDamaged, fmt.Sprintf(format, args...))
 }
 
+// errUnbegun means that the file never had a transaction: its first pages were not written whole, because the disk was
+// full. There is nothing in it to lose.
+var errUnbegun = errors.New("the database was not begun")
+
 // verify reports whether data is a database in which bbolt finds its way.
 func verify(data []byte) error {
 	meta, ok := newestMeta(data)
@@ -57,7 +63,9 @@ func verify(data []byte) error {
 	}
 	at := binary.NativeEndian
 	b := &boltFile{data: data, size: uint64(at.Uint32(meta[8:])), pages: at.Uint64(meta[40:])}
-	if b.pages < 2 || b.pages > uint64(len(data))/b.size {
+	if short := b.pages > uint64(len(data))/b.size; short && at.Uint64(meta[48:]) <= initialTx {
+		return errUnbegun
+	} else if short || b.pages < 2 {
 		return damaged("it should have %d pages, and is shorter", b.pages)
 	}
 	b.seen = make([]bool, b.pages)
