@@ -7,15 +7,10 @@ import "golang.org/x/sys/unix"
 // ReadFile reads a file, into room if that is large enough. Unlike os.ReadFile it does not ask the poller whether it
 // can wait for the file, which takes more calls than reading a file in /proc.
 func ReadFile(name string, room []byte) ([]byte, error) {
-	var n int
-	err := Retry(func() (err error) {
-		n, err = unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		return err
-	})
+	fd, err := openRead(name)
 	if err != nil {
 		return nil, err
 	}
-	fd := FD(n)
 	defer fd.Close()
 	for have := 0; ; {
 		k, err := fd.Read(room[have:])
@@ -29,4 +24,13 @@ func ReadFile(name string, room []byte) ([]byte, error) {
 			room = append(room, make([]byte, len(room))...)
 		}
 	}
+}
+
+func openRead(name string) (FD, error) {
+	var n int
+	err := Retry(func() (err error) {
+		n, err = unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		return err
+	})
+	return FD(n), err
 }
