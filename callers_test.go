@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,21 +25,32 @@ import (
 type alone struct {
 	wait   time.Duration
 	inside atomic.Int32
-	second chan struct{}
+	once   sync.Once
+	second chan struct{} // closed when one comes
 	n      atomic.Int64
 }
 
 func (w *alone) Write(p []byte) (int, error) {
 	if w.inside.Add(1) > 1 {
-		select {
-		case w.second <- struct{}{}:
-		default:
-		}
+		w.once.Do(func() { close(w.second) })
 	}
 	defer w.inside.Add(-1)
 	w.n.Add(int64(len(p)))
-	time.Sleep(w.wait)
+	select {
+	case <-w.second:
+	case <-time.After(w.wait):
+	}
 	return len(p), nil
+}
+
+// disturbed reports whether a second one came.
+func (w *alone) disturbed() bool {
+	select {
+	case <-w.second:
+		return true
+	default:
+		return false
+	}
 }
 
 // TestSameWriter: as in os/exec, a writer that gets both kinds of output is called by one goroutine at a time.
@@ -50,11 +62,11 @@ func TestSameWriter(t *testing.T) {
 		"limit":   {Project: p, After: nsrun.Discard, Limits: nsrun.Limits{Output: 1 << 20}},
 		"none":    {Sandbox: nsrun.SandboxDisabled},
 	} {
-		w := &alone{wait: 20 * time.Millisecond, second: make(chan struct{}, 1)}
+		w := &alone{wait: 20 * time.Millisecond, second: make(chan struct{})}
 		q := nsrun.Request{Command: "echo o; echo e >&2; sleep 0.01; echo o; echo e >&2", Stdout: w, Stderr: w}
 		res, err := runner(t, c).Run(t.Context(), q)
-		if err != nil || string(res.Stdout.Bytes()) != "o\no\n" || string(res.Stderr.Bytes()) != "e\ne\n" || w.n.Load() != 8 || len(w.second) > 0 {
-			t.Errorf("%s: %v, %q; the writer got %d bytes, from two at once: %v", name, err, res, w.n.Load(), len(w.second) > 0)
+		if err != nil || string(res.Stdout.Bytes()) != "o\no\n" || string(res.Stderr.Bytes()) != "e\ne\n" || w.n.Load() != 8 || w.disturbed() {
+			t.Errorf("%s: %v, %q; the writer got %d bytes, from two at once: %v", name, err, res, w.n.Load(), w.disturbed())
 		}
 	}
 }

@@ -4,6 +4,7 @@ package nsexec
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 	"unsafe"
@@ -17,7 +18,7 @@ import (
 
 // TestBound: when a context ends at the moment at which it is no longer waited for, it does not end a later read.
 func TestBound(t *testing.T) {
-	for range 200 {
+	for range 2000 {
 		r, w, err := statusPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -32,14 +33,9 @@ func TestBound(t *testing.T) {
 		if err := r.SetReadDeadline(time.Now().Add(testenv.Patience)); err != nil {
 			t.Fatal(err)
 		}
-		got := make(chan error, 1)
-		go func() {
-			_, err := readRecord(r)
-			got <- err
-		}()
-		time.Sleep(100 * time.Microsecond)
+		runtime.Gosched() // to who would set an earlier one
 		w.Close()
-		if err := <-got; err != errGone {
+		if _, err := readRecord(r); err != errGone {
 			t.Fatalf("the read ends with %v", err)
 		}
 		r.Close()

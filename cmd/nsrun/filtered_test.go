@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,26 +16,32 @@ import (
 	"github.com/nsrun/nsrun/internal/testenv"
 )
 
+// underFilter is nsrun run in an empty project, below a seccomp filter.
+func underFilter(t *testing.T, bin, dir string, filter []byte, args ...string) ran {
+	t.Helper()
+	file, project := filepath.Join(dir, "filter"), filepath.Join(dir, "project")
+	if err := errors.Join(os.WriteFile(file, filter, 0o644), os.MkdirAll(project, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	outer := []string{"--dev-bind", "/", "/", "--cap-add", "ALL", "--seccomp-file", file, "--", filepath.Join(bin, "nsrun"), "run", "--home", "none"}
+	c := command(append(outer, args...)...)
+	c.Dir, c.Env = project, append(os.Environ(), "HOME="+dir)
+	return runs(t, bin, "nsrun", c)
+}
+
 // TestKillRefused: where a filter refuses the calls that send signals, time limits end commands all the same, or none
 // is started. (The control: with nothing refused.)
 func TestKillRefused(t *testing.T) {
 	testenv.NeedNamespaces(t)
 	testenv.Leaks(t, reap)
 	bin, dir := installed(t), testenv.Dir(t)
-	testenv.Tree(t, dir, "project/")
-	file := filepath.Join(dir, "filter")
 	for name, calls := range map[string][]uint32{
 		"nothing": nil, "kill": {unix.SYS_KILL}, "pidfd_send_signal": {unix.SYS_PIDFD_SEND_SIGNAL},
 		"both": {unix.SYS_KILL, unix.SYS_TKILL, unix.SYS_TGKILL, unix.SYS_PIDFD_SEND_SIGNAL},
 	} {
-		if err := os.WriteFile(file, refuse(unix.EPERM, calls...), 0o644); err != nil {
-			t.Fatal(err)
-		}
 		run := func(backend string) ran {
-			c := command("--dev-bind", "/", "/", "--cap-add", "ALL", "--seccomp-file", file, "--", filepath.Join(bin, "nsrun"), "run", "--direct",
-				"--home", "none", "--backend", backend, "--timeout", "100ms", "--grace", "50ms", "--", "sh", "-c", "trap '' TERM; sleep 600 & sleep 600; echo slept")
-			c.Dir, c.Env = filepath.Join(dir, "project"), append(os.Environ(), "HOME="+dir)
-			return runs(t, bin, "nsrun", c)
+			return underFilter(t, bin, dir, refuse(unix.EPERM, calls...), "--direct", "--backend", backend, "--timeout", "100ms", "--grace", "50ms",
+				"--", "sh", "-c", "trap '' TERM; sleep 600 & sleep 600; echo slept")
 		}
 		if r := run("native"); r.status != 124 || strings.Contains(r.out, "slept") {
 			t.Errorf("%s refused: %d %s", name, r.status, r.out)
@@ -58,8 +65,6 @@ func TestCallRefused(t *testing.T) {
 	testenv.NeedNamespaces(t)
 	testenv.Leaks(t, reap)
 	bin, dir := installed(t), testenv.Dir(t)
-	testenv.Tree(t, dir, "project/")
-	file := filepath.Join(dir, "filter")
 	for i, nr := range []uint32{
 		unix.SYS_CAPSET, unix.SYS_CHDIR, unix.SYS_CHROOT, unix.SYS_FCHDIR, unix.SYS_FSTATFS, unix.SYS_KEYCTL, unix.SYS_LINKAT,
 		unix.SYS_MKNODAT, unix.SYS_MOUNT, unix.SYS_MOUNT_SETATTR, unix.SYS_OPEN_TREE, unix.SYS_PIDFD_OPEN,
@@ -71,13 +76,7 @@ func TestCallRefused(t *testing.T) {
 		if testenv.Root() {
 			errno = []unix.Errno{unix.ENOSYS, unix.EPERM}[i%2]
 		}
-		if err := os.WriteFile(file, refuse(errno, nr), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		c := command("--dev-bind", "/", "/", "--cap-add", "ALL", "--seccomp-file", file, "--", filepath.Join(bin, "nsrun"), "run", "--discard",
-			"--home", "none", "--", "echo", "ran")
-		c.Dir, c.Env = filepath.Join(dir, "project"), append(os.Environ(), "HOME="+dir)
-		r := runs(t, bin, "nsrun", c)
+		r := underFilter(t, bin, dir, refuse(errno, nr), "--discard", "--", "echo", "ran")
 		ran, said := strings.Contains(r.out, "ran\n"), strings.Count(r.out, "\n") == 1 && strings.Contains(r.out, "try: ")
 		if (r.status != 0 || !ran) && (r.status != 125 || !said) {
 			t.Errorf("call %d, %v: status %d: %s", nr, errno, r.status, r.out)

@@ -291,32 +291,51 @@ func few(list []string) string {
 func TestVerbsStruck(t *testing.T) {
 	testenv.NeedNamespaces(t)
 	testenv.Leaks(t, reap)
-	seed, many := uint64(1), 1
+	seed, many := seeds(t, 1, 60)
+	base, bin := fastDir(t), installed(t)
+	for i, v := range struckVerbs {
+		for _, engine := range enginesOf(i, many) {
+			t.Run(strings.ReplaceAll(v.name, " ", "-")+"/"+engine, func(t *testing.T) {
+				tr := &struckTrial{struckVerb: v, base: base, bin: bin, engine: engine}
+				tr.run(t)
+				tr.try(t, seed, many, tr.judge)
+			})
+		}
+	}
+}
+
+// seeds are the seed and the number of points for each trial: few, or many with NSRUN_LONG, or what NSRUN_SEEDS says.
+func seeds(t *testing.T, few, long int) (seed uint64, many int) {
+	t.Helper()
+	seed, many = 1, few
 	if testenv.Long() {
-		seed, many = uint64(time.Now().UnixNano()), 60
+		seed, many = uint64(time.Now().UnixNano()), long
 	}
 	if text := os.Getenv("NSRUN_SEEDS"); text != "" {
 		if _, err := fmt.Sscan(text, &seed, &many); err != nil {
 			t.Fatal(err)
 		}
 	}
-	base, bin := fastDir(t), installed(t)
-	for i, v := range struckVerbs {
-		for k, engine := range []string{"overlay", "copy"} {
-			if many == 1 && i/2%2 != k || !testenv.Turn(i) {
-				continue
-			}
-			t.Run(strings.ReplaceAll(v.name, " ", "-")+"/"+engine, func(t *testing.T) {
-				tr := &struckTrial{struckVerb: v, base: base, bin: bin, engine: engine}
-				tr.run(t)
-				tr.try(t, seed, many)
-			})
-		}
-	}
+	return seed, many
 }
 
+// enginesOf are the engines for the i-th trial: both, or one where each trial has one point.
+func enginesOf(i, many int) []string {
+	both := []string{"overlay", "copy"}
+	switch {
+	case !testenv.Turn(i):
+		return nil
+	case many == 1:
+		return both[i/2%2:][:1]
+	}
+	return both
+}
+
+// A judge says what is wrong after a point was struck.
+type judge func(t *testing.T, p *struckPlace, plan strike.Plan, r strike.Result, out string) []string
+
 // try strikes the verb at so many points.
-func (tr *struckTrial) try(t *testing.T, seed uint64, many int) {
+func (tr *struckTrial) try(t *testing.T, seed uint64, many int, judge judge) {
 	t.Helper()
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(t.Name()))
@@ -326,7 +345,7 @@ func (tr *struckTrial) try(t *testing.T, seed uint64, many int) {
 	for _, plan := range points[:min(many, len(points))] {
 		p := tr.prepared(t)
 		r, out := tr.strike(t, p, plan)
-		wrong := tr.judge(t, p, plan, r, out)
+		wrong := judge(t, p, plan, r, out)
 		p.drop(t)
 		if len(wrong) > 0 {
 			how := plan.Do.String()

@@ -4,16 +4,10 @@ package main
 
 import (
 	"fmt"
-	"hash/fnv"
-	"math/rand/v2"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/strike"
 	"github.com/nsrun/nsrun/internal/testenv"
@@ -28,21 +22,10 @@ var struckRuns = []string{"--commit --allow-exec --allow-special", "--keep", "--
 func TestRunsStruck(t *testing.T) {
 	testenv.NeedNamespaces(t)
 	testenv.Leaks(t, reap)
-	seed, many := uint64(1), 1
-	if testenv.Long() {
-		seed, many = uint64(time.Now().UnixNano()), 80
-	}
-	if text := os.Getenv("NSRUN_SEEDS"); text != "" {
-		if _, err := fmt.Sscan(text, &seed, &many); err != nil {
-			t.Fatal(err)
-		}
-	}
+	seed, many := seeds(t, 1, 80)
 	base, bin := fastDir(t), installed(t)
 	for i, flags := range struckRuns {
-		for k, engine := range []string{"overlay", "copy"} {
-			if many == 1 && i/2%2 != k || !testenv.Turn(i) {
-				continue
-			}
+		for _, engine := range enginesOf(i, many) {
 			t.Run(strings.ReplaceAll(strings.ReplaceAll(flags, "--", ""), " ", "-")+"/"+engine, func(t *testing.T) {
 				tr := &struckTrial{base: base, bin: bin, engine: engine, struckVerb: struckVerb{
 					before: []string{"owner: beside"}, verb: "run " + flags + " CHANGE",
@@ -67,24 +50,9 @@ func (tr *struckTrial) runs(t *testing.T, seed uint64, many int) {
 	if commits := strings.Contains(tr.verb, "--commit"); commits == slices.Equal(before, after) {
 		t.Fatalf("%s: %s", tr.verb, out)
 	}
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(t.Name()))
-	points := tr.points()
-	rand.New(rand.NewPCG(seed, h.Sum64())).Shuffle(len(points), func(i, j int) { points[i], points[j] = points[j], points[i] })
-	t.Logf(`%d calls, %d points; NSRUN_SEEDS="%d %d" repeats these`, len(tr.calls), len(points), seed, many)
-	for _, plan := range points[:min(many, len(points))] {
-		p := tr.prepared(t)
-		r, out := tr.strike(t, p, plan)
-		wrong := tr.judgeRun(t, p, r, out, before, after)
-		p.drop(t)
-		if len(wrong) > 0 {
-			how := plan.Do.String()
-			if plan.Do == strike.Fail {
-				how += " with " + unix.ErrnoName(plan.Errno)
-			}
-			t.Errorf("%s at %d, %s\n\tstatus %d: %s\n\t%s", how, plan.At, r.Call, r.ExitCode, strings.TrimSpace(out), strings.Join(wrong, "\n\t"))
-		}
-	}
+	tr.try(t, seed, many, func(t *testing.T, p *struckPlace, _ strike.Plan, r strike.Result, out string) []string {
+		return tr.judgeRun(t, p, r, out, before, after)
+	})
 }
 
 // ofCommand is a line of the command's.

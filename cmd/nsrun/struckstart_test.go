@@ -310,15 +310,7 @@ func (p *startPlace) drop(t *testing.T) {
 func TestStartsStruck(t *testing.T) {
 	testenv.NeedNamespaces(t)
 	testenv.Leaks(t, reap)
-	seed, many := uint64(1), 0 // how often a call is made can differ from run to run, and with it what a seed means
-	if testenv.Long() {
-		seed, many = uint64(time.Now().UnixNano()), 100
-	}
-	if text := os.Getenv("NSRUN_SEEDS"); text != "" {
-		if _, err := fmt.Sscan(text, &seed, &many); err != nil {
-			t.Fatal(err)
-		}
-	}
+	seed, many := seeds(t, 0, 100) // how often a call is made can differ from run to run, and with it what a seed means
 	if _, err := exec.LookPath("bash"); err != nil {
 		testenv.Skip(t, "bash", err.Error())
 	}

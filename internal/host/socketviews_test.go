@@ -97,22 +97,7 @@ func startCrowd(t *testing.T, dir, kind string, space uintptr) (pids []string) {
 		c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
 		c.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
 	}
-	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.StdoutPipe()
-	if err == nil {
-		err = c.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = in.Close()
-		_ = c.Wait()
-	})
-	lines := bufio.NewScanner(out)
+	lines := bufio.NewScanner(testenv.Background(t, c))
 	for lines.Scan() && lines.Text() != "ready" {
 		pids = append(pids, lines.Text())
 	}

@@ -117,22 +117,7 @@ func TestSameNumber(t *testing.T) {
 	t.Chdir(testenv.Dir(t))
 	c := exec.Command("/proc/self/exe")
 	c.Env = append(os.Environ(), listenEnv+"=theirs")
-	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.StdoutPipe()
-	if err == nil {
-		err = c.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = in.Close()
-		_ = c.Wait()
-	}()
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "listens\n" {
+	if line, err := bufio.NewReader(testenv.Background(t, c)).ReadString('\n'); line != "listens\n" {
 		t.Fatalf("%s%v", line, err)
 	}
 	writes := true
