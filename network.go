@@ -5,6 +5,7 @@ package nsrun
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -52,6 +53,8 @@ type network struct {
 	started func(*nsexec.Cmd) // nil: there is nothing to do when it was
 	missing []features.Name   // what root's rules would have been enforced with
 	stop    []func()          // in reverse order
+
+	turnedAway func() int // see broker.Broker; nil: there is no Broker
 }
 
 // fallBack makes the broker enforce what the kernel cannot. Only root needs to be told: other users may not load
@@ -192,7 +195,7 @@ func (n *network) byBroker(resolver *netpolicy.Resolver, publish []uint16) error
 	if err != nil {
 		return err
 	}
-	n.stop = append(n.stop, b.Close)
+	n.stop, n.turnedAway = append(n.stop, b.Close), b.TurnedAway
 	n.attach = b.Attach
 	n.asked, n.publish = netip.AddrPortFrom(loopback, 53), publish
 	n.mounts = n.servers.Mount(loopback)
@@ -242,6 +245,17 @@ func (n *network) result() Network {
 		res.Rules = n.log.Rules()
 	}
 	return res
+}
+
+// noteTurnedAway says how many connects failed because too many others of the command were waiting for an answer.
+func (x *Execution) noteTurnedAway() {
+	n, most := x.walled.deputy.TurnedAway(), wall.MaxWaiting
+	if x.net != nil && x.net.turnedAway != nil {
+		n, most = x.net.turnedAway(), broker.MaxWaiting
+	}
+	if n > 0 {
+		x.result.note(NoticeLimit, fmt.Sprintf("%d connections failed (EAGAIN): at most %d can wait for an answer at once", n, most))
+	}
 }
 
 // kernel holds the programs of a Runner: loading them takes longer than a command.

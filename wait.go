@@ -256,6 +256,7 @@ func (x *Execution) settleNetwork() {
 	x.services.close()
 	x.result.Services = x.services.uses
 	x.net.close()
+	x.noteTurnedAway()
 	x.result.Network = Network{Mode: "none"}
 	if x.net != nil || x.request.Network || x.bare != nil || x.failed() {
 		x.result.Network = x.Network()

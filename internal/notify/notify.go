@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -195,6 +196,15 @@ func Base(pid uint32, dir int32) string {
 		return Proc(pid, "cwd")
 	}
 	return Proc(pid, "fd/"+strconv.Itoa(int(dir)))
+}
+
+// LookEvery is how often to check whether a call still waits, and whether its thread has a signal.
+const LookEvery = 100 * time.Millisecond
+
+// Room is how long a connect(2) that has waited for a while waits for room in a listener's queue until it is tried
+// again. Many can wait for long, and each try takes time of this process.
+func Room(waited time.Duration) time.Duration {
+	return min(max(waited, LookEvery/20), LookEvery)
 }
 
 // Signalled reports whether a signal waits that a thread has a handler for and does not block. status is its file in

@@ -57,20 +57,29 @@ func (s *sockets) join(n *notify.Notification, ino uint64) (fd sys.FD, joined bo
 	return sys.None, true, 0
 }
 
-// maxPending is how many connections can be pending at once. Each takes a thread of this process.
-const maxPending = 256
+// TurnedAway returns how many connects failed with EAGAIN because MaxWaiting others were waiting for an answer.
+func (d *Deputy) TurnedAway() int {
+	d.sockets.mu.Lock()
+	defer d.sockets.mu.Unlock()
+	return d.sockets.turnedAway
+}
+
+// MaxWaiting is how many connections can be pending at once. Each takes a thread of this process.
+const MaxWaiting = 256
 
 // begin connects a socket on another goroutine, because that may take a while, and answers the call. False: it has
 // refused to. connect may answer the call before it returns the result.
 func (s *sockets) begin(l notify.Listener, n *notify.Notification, ino uint64, connect func(*dial) syscall.Errno) bool {
 	s.mu.Lock()
 	fd, ok := s.idle[ino]
-	full := len(s.pending) >= maxPending
+	full := len(s.pending) >= MaxWaiting
 	p := &dial{fd: fd}
 	if ok && !full {
 		delete(s.idle, ino)
 		s.pending[ino] = p
 		p.wait(n)
+	} else if ok {
+		s.turnedAway++
 	}
 	s.mu.Unlock()
 	switch {
@@ -116,7 +125,7 @@ func (s *sockets) waits(p *dial) bool {
 
 // lookEvery is how often the Deputy checks whether a call still waits, and whether its thread has a signal: the kernel
 // does not interrupt the call itself (see package nsexec).
-const lookEvery = 100 * time.Millisecond
+const lookEvery = notify.LookEvery
 
 // wait waits until a socket is connected, or has failed, and returns 0, or what stops the waiting.
 func (s *sockets) wait(l notify.Listener, p *dial) syscall.Errno {

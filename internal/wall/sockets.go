@@ -52,6 +52,8 @@ type sockets struct {
 	files   map[uint64]socketFile // the files of unix sockets that listen
 	queries map[uint64]*os.File   // the Deputy's ends of sockets for DNS queries, by the inode of the command's end
 	running sync.WaitGroup
+
+	turnedAway int // connects that failed because MaxWaiting others were waiting
 }
 
 // handleSocket answers a call if it is one of socketCalls, and reports whether it was one.

@@ -155,23 +155,23 @@ func TestPending(t *testing.T) {
 		return st.Ino, sys.FD(n)
 	}
 	nobody, end := notify.Listener(sys.None), make(chan struct{})
-	for range maxPending + 1 {
+	for range MaxWaiting + 1 {
 		ino, _ := socket()
 		s.begin(nobody, told(unix.SYS_CONNECT), ino, func(*dial) syscall.Errno { <-end; return syscall.ECONNREFUSED })
 	}
 	s.mu.Lock()
-	if len(s.pending) != maxPending || len(s.idle) != 1 {
-		t.Errorf("%d connections wait, %d do not", len(s.pending), len(s.idle))
+	if len(s.pending) != MaxWaiting || len(s.idle) != 1 || s.turnedAway != 1 {
+		t.Errorf("%d connections wait, %d do not, %d were turned away", len(s.pending), len(s.idle), s.turnedAway)
 	}
 	s.mu.Unlock()
 	busy := make(map[uint64]sys.FD)
-	for range maxIdle - maxPending/2 {
+	for range maxIdle - MaxWaiting/2 {
 		ino, fd := socket()
 		busy[ino] = fd
 	}
 	close(end)
 	s.running.Wait()
-	if len(s.pending) != 0 || len(s.idle) != maxIdle || len(s.order) > maxIdle+maxPending {
+	if len(s.pending) != 0 || len(s.idle) != maxIdle || len(s.order) > maxIdle+MaxWaiting {
 		t.Errorf("afterwards: %d, %d, %d", len(s.pending), len(s.idle), len(s.order))
 	}
 	for ino, fd := range busy {

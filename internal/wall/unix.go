@@ -105,15 +105,11 @@ func (d *Deputy) connectUnix(l notify.Listener, n *notify.Notification, ino uint
 // own reports whether a socket of the command listens at a file, which is where the command may make files.
 func (d *Deputy) own(file sys.FD) bool { return d.mayChange(file) && d.sockets.owns(file) }
 
-// room is how long a connect that has waited for a while waits for room in the listener's queue until it is tried
-// again. Many can wait for long, and each try takes time of this process.
-func room(waited time.Duration) time.Duration { return min(max(waited, 5*time.Millisecond), lookEvery) }
-
 func (s *sockets) connectFile(l notify.Listener, n *notify.Notification, ino uint64, file sys.FD) {
 	if !s.begin(l, n, ino, func(p *dial) syscall.Errno {
 		defer file.Close()
 		to := &unix.SockaddrUnix{Name: "/proc/self/fd/" + strconv.Itoa(int(file))}
-		for begun := time.Now(); ; time.Sleep(room(time.Since(begun))) {
+		for begun := time.Now(); ; time.Sleep(notify.Room(time.Since(begun))) {
 			nonblock, e := s.attemptOwn(p.fd, to)
 			if nonblock || e != syscall.EAGAIN {
 				return e

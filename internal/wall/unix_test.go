@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -172,11 +171,11 @@ func TestManyConnect(t *testing.T) {
 	defer s.close()
 	const ino = 1
 	s.keep(ino, sys.FD(fds[0]))
-	for i := range maxPending {
+	for i := range MaxWaiting {
 		s.pending[ino+1+uint64(i)] = &dial{fd: sys.None}
 	}
 	s.connectFile(notify.Listener(sys.None), told(unix.SYS_CONNECT), ino, sys.FD(fds[1]))
-	if _, ok := s.idle[ino]; !ok || len(s.pending) != maxPending {
+	if _, ok := s.idle[ino]; !ok || len(s.pending) != MaxWaiting {
 		t.Error("one connection too many waits")
 	}
 }
@@ -257,16 +256,5 @@ func TestMemories(t *testing.T) {
 			t.Errorf("a link to a removed name: %v", e)
 		}
 		break
-	}
-}
-
-// TestRoom: a connect that has waited for long is not tried often, because each try takes time of this process.
-func TestRoom(t *testing.T) {
-	tries := 0
-	for waited := time.Duration(0); waited < 10*time.Second; waited += room(waited) {
-		tries++
-	}
-	if room(0) > lookEvery/2 || tries > 120 {
-		t.Errorf("the first wait is %v; %d tries in ten seconds", room(0), tries)
 	}
 }

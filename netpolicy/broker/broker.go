@@ -53,13 +53,15 @@ type Broker struct {
 	linkOnce sync.Once
 	linkErr  error
 
-	cookie uint64 // of the sandbox's network namespace
-	slow   chan struct{}
-	watch  watch
+	cookie     uint64 // of the sandbox's network namespace
+	slow       chan struct{}
+	turnedAway atomic.Int64
+	watch      watch
 }
 
-// maxSlow is how many connects of a sandbox can be under way at once.
-const maxSlow = 1024
+// MaxWaiting is how many connects of a sandbox can wait for an answer at once. Each takes up to four descriptors of
+// this process, and nothing else limits how many a command begins.
+const MaxWaiting = 256
 
 // New returns a Broker that is not attached to a command yet. Close it, or it leaks.
 func New(o Options) (*Broker, error) {
@@ -73,7 +75,7 @@ func New(o Options) (*Broker, error) {
 	if err != nil {
 		return nil, &Error{"broker", "eventfd", err}
 	}
-	b := &Broker{o: o, pid: uintptr(os.Getpid()), stop: sys.FD(stop), slow: make(chan struct{}, maxSlow)}
+	b := &Broker{o: o, pid: uintptr(os.Getpid()), stop: sys.FD(stop), slow: make(chan struct{}, MaxWaiting)}
 	b.landlock, b.kcmp = features.Has(features.LandlockTCP), features.Has(features.Kcmp)
 	if err := b.publish(); err != nil {
 		b.Close()
@@ -268,6 +270,9 @@ func (b *Broker) Close() {
 	}
 	b.stop.Close()
 }
+
+// TurnedAway returns how many connects failed with EAGAIN because MaxWaiting others were waiting for an answer.
+func (b *Broker) TurnedAway() int { return int(b.turnedAway.Load()) }
 
 // discard makes the kernel close a file later. Closing a packet socket waits until no processor
 // handles one of its packets, which takes 10 ms and more. So the file is sent over a pair of unix

@@ -35,6 +35,8 @@
 //     do listen(2) on such an address, and UDP.
 //   - An exchanged socket loses its socket filter, its owner for signals (F_SETOWN) and its time stamps.
 //   - Another process that shares an exchanged socket keeps the old one.
+//   - At most 256 calls of connect(2) wait at once, because each takes descriptors of this process. More fail with
+//     EAGAIN.
 //   - A signal handler interrupts a waiting call up to 100 ms late. (Before Linux 5.19 it interrupts any call at once,
 //     and a connect(2) that is begun again after it may fail with EISCONN.)
 //   - While a connect(2) waits, other owners of the socket see it as blocking (without O_NONBLOCK). If they change that

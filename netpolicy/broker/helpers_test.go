@@ -38,7 +38,7 @@ func helpers() map[string]func(args []string) int {
 		"storm": helpStorm, "bench": helpBench, "many": helpMany, "messages": helpMessages, "world": helpWorld, "brokered": helpBrokered, "sizes": helpSizes, "udpswap": helpUDPSwap, "acceptor": helpAcceptor,
 		"unused": helpUnused, "inherited": helpInherited, "refused": helpRefused, "within": helpWithin, "guess": helpGuess, "hello": helpHello,
 		"server": helpServer, "errqueue": helpErrQueue, "flip": helpFlip, "failed": helpFailed, "unblock": helpUnblock, "abort": helpAbort, "plenty": helpPlenty, "linger": helpLinger,
-		"source": helpSource, "local": helpLocal, "localgiven": helpLocalGiven, "route": helpRoute,
+		"source": helpSource, "local": helpLocal, "localgiven": helpLocalGiven, "route": helpRoute, "crowd": helpCrowd,
 	}
 }
 

@@ -88,15 +88,12 @@ func (c *call) connectUnix(to *sockaddr, at sys.FD) (e syscall.Errno, later bool
 	return e, later
 }
 
-// roomEvery is how often a connect to a listener with a full queue is tried again.
-const roomEvery = 5 * time.Millisecond
-
 // again connects until the listener has room, or nobody waits any more.
 func (c *call) again(to *sockaddr) syscall.Errno {
 	defer c.giveUp()
 	timeout, started := c.timeout(), time.Now()
 	for {
-		time.Sleep(roomEvery)
+		time.Sleep(notify.Room(time.Since(started)))
 		if e := plainly(func() syscall.Errno { return to.connect(int(c.old)) }); e != syscall.EAGAIN {
 			return e
 		}

@@ -16,6 +16,8 @@ type Broker struct {
 
 const MaxLocalUDP = 16
 
+const MaxWaiting = 256
+
 func New(o Options) (*Broker, error) { return nil, linuxonly.Error("broker.New") }
 
 func (*Broker) Attach(c *nsexec.Cmd) {}
@@ -23,3 +25,5 @@ func (*Broker) Attach(c *nsexec.Cmd) {}
 func (*Broker) Close() {}
 
 func (*Broker) Published() []net.Addr { return nil }
+
+func (*Broker) TurnedAway() int { return 0 }

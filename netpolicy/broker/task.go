@@ -127,10 +127,11 @@ func (t *task) leader() int {
 	return int(notify.Number(t.file("status", b[:]), "Tgid:", 10))
 }
 
-// signalled reports whether a signal waits that the task has a handler for and does not block.
+// signalled reports whether a signal waits that the task has a handler for and does not block. If the task has ended,
+// it may be about another one.
 func (t *task) signalled() bool {
-	var b [4096]byte
-	return notify.Signalled(t.file("status", b[:]))
+	status, err := sys.Head(notify.Proc(t.pid, "status"), make([]byte, 4096))
+	return err == nil && notify.Signalled(status)
 }
 
 // open is how many descriptors the task has. 0: unknown, before Linux 6.2.

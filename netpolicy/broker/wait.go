@@ -16,7 +16,7 @@ import (
 
 // lookEvery is how often a goroutine checks whether a caller still waits for its
 // connection, and whether a signal is pending.
-const lookEvery = 100 * time.Millisecond
+const lookEvery = notify.LookEvery
 
 // later starts a goroutine that waits for the end of a connect.
 func (c *call) later(fd sys.FD) (e syscall.Errno, later bool) {
@@ -28,21 +28,18 @@ func (c *call) wait(answer func() syscall.Errno) (e syscall.Errno, later bool) {
 	select {
 	case c.b.slow <- struct{}{}:
 	default:
+		c.b.turnedAway.Add(1)
 		c.giveUp()
 		return syscall.EAGAIN, false
 	}
 	// The server may close its own meanwhile.
 	t, e := openTask(c.task.pid)
-	if e == 0 {
-		if e = t.look(); e != 0 {
-			t.close()
-		}
-	}
 	if e != 0 {
 		<-c.b.slow
 		c.giveUp()
 		return e, false
 	}
+	t.forget() // many can wait, and only replace needs more
 	c.task, c.s = t, nil
 	c.b.running.Go(func() {
 		defer func() { <-c.b.slow }()
