@@ -74,6 +74,7 @@ type Execution struct {
 	observed *observed          // nil: nobody looks at what the command is refused
 	messages *attempts.Messages // nil: none are kept
 	said     []byte             // the messages that were kept
+	told     []byte             // what was kept of standard output
 	renames  *renames.Server    // nil: directories are renamed by the kernel alone
 	mapped   []*os.File         // mounts that a sandbox with own ids is to have
 

@@ -3,7 +3,10 @@
 package nsrun
 
 import (
+	"bytes"
 	"os"
+	"path/filepath"
+	"slices"
 
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/attempts"
@@ -12,9 +15,11 @@ import (
 )
 
 // keepMessages keeps the end of what the command writes to standard error, if that is the caller's file, which nsrun
-// does not read. It ignores what the command redirects. A command that may make user namespaces keeps no messages: a
-// sandbox that it makes may need the only listener that the kernel allows. Nor does one on a kernel on which its signal
-// handlers would interrupt each message, nor one with an output limit, because nsrun reads that one's output.
+// does not read. It keeps that of standard output, too, if the command runs tests: only then is it a message, and short
+// enough that each write may take longer. It ignores what the command redirects. A command that may make user
+// namespaces keeps no messages: a sandbox that it makes may need the only listener that the kernel allows. Nor does one
+// on a kernel on which its signal handlers would interrupt each message, nor one with an output limit, because nsrun
+// reads that one's output.
 func (x *Execution) keepMessages(cmd *nsexec.Cmd) {
 	x.endMessages()
 	file, isFile := x.request.Stderr.(*os.File)
@@ -24,7 +29,11 @@ func (x *Execution) keepMessages(cmd *nsexec.Cmd) {
 	if x.runner.config.limits(&x.request).Output > 0 { // see connect
 		return
 	}
-	x.messages = attempts.NewMessages(file)
+	out, isFile := x.request.Stdout.(*os.File)
+	if !isFile || !runsTests(x.args) {
+		out = nil
+	}
+	x.messages = attempts.NewMessages(file, out)
 	if x.landlock {
 		x.messages.Join(sandbox.Of(cmd))
 		return
@@ -36,7 +45,32 @@ func (x *Execution) keepMessages(cmd *nsexec.Cmd) {
 // endMessages stores the messages of a command that has ended.
 func (x *Execution) endMessages() {
 	if x.messages != nil {
-		x.said = x.messages.Close()
+		x.said, x.told = x.messages.Close()
 		x.messages = nil
 	}
+}
+
+// testRunners are programs that report on standard output why a test failed.
+var testRunners = []string{
+	"pytest", "py.test", "tox", "nox", "ctest", "mocha", "jest", "vitest", "ava", "rspec", "phpunit", "prove", "bats", "gotestsum", "nextest",
+}
+
+// runsTests reports whether a command line runs tests: it names such a program, or a verb or goal of that name, as go
+// test and make check do.
+func runsTests(args []string) bool {
+	for word := range shellWords(args) {
+		if word = filepath.Base(word); word == "test" || word == "check" || slices.Contains(testRunners, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// failureWords are in reports of failed tests: of pytest and cargo, Go, TAP, mocha and rspec.
+var failureWords = [...][]byte{[]byte("FAIL"), []byte("not ok "), []byte(" failed"), []byte(" failing"), []byte(" failure")}
+
+// reportsFailure reports whether a text is the report of a test that failed. Anything else that is printed on standard
+// output can be about other computers or other times.
+func reportsFailure(text []byte) bool {
+	return slices.ContainsFunc(failureWords[:], func(word []byte) bool { return bytes.Contains(text, word) })
 }

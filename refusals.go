@@ -29,11 +29,13 @@ import (
 // and refused files are found in the error messages of a command that failed. A message only suggests a path: it is
 // reported only if the plan refuses the path, and nothing else would.
 
-// mostRefusals is how many are reported, mostNames how many names in messages are checked, and mostWords how many words
-// of the command line. A hostile command has nsrun check as many as it can.
+// mostRefusals is how many are reported, mostNames how many names in messages are checked, mostLooks how many words of
+// messages are looked for, and mostWords how many words of the command line are checked. A hostile command has nsrun
+// check as many as it can.
 const (
 	mostRefusals = 100
 	mostNames    = 1000
+	mostLooks    = 5000
 	mostWords    = 200
 )
 
@@ -110,13 +112,20 @@ func (x *Execution) findRefusals(err error) {
 	x.result.Refusals = t.list
 }
 
-// messageTexts are what is known of the command's standard error.
+// messageTexts are what is known of the command's standard error, and reports of failed tests on its standard output.
 func (x *Execution) messageTexts() [][]byte {
 	list := [][]byte{x.said}
-	for _, c := range [...]*capture{x.metered, x.stderr, x.stdout} {
-		if c != nil && (c != x.stdout || x.request.Merge) {
+	for _, c := range [...]*capture{x.metered, x.stderr} {
+		if c != nil {
 			list = append(list, c.output().Bytes())
 		}
+	}
+	out := x.told
+	if x.stdout != nil {
+		out = x.stdout.output().Bytes()
+	}
+	if x.request.Merge || runsTests(x.args) && reportsFailure(out) {
+		list = append(list, out)
 	}
 	return list
 }
@@ -209,6 +218,7 @@ type refusalTable struct {
 	words    []string // of args: those that can be paths, absolute and clean
 	guesses  [3]guess // for messages that name no path: of databases, of what is removed, and others
 	names    int      // that may still be looked at
+	looked   int      // how many words were looked for
 	last     []byte   // the line before the one that is looked at
 	now      []byte   // and that one
 	held     uint64   // nsrun's privileges, see sys.Held
@@ -248,6 +258,8 @@ var messages = [...]struct {
 	{[]byte("no such file"), unix.ENOENT},          // not all shells say "or directory"
 	{[]byte("directory nonexistent"), unix.ENOENT}, // dash
 	{[]byte("not found"), unix.ENOENT},             // shells say this of programs
+	{[]byte("does not exist"), unix.ENOENT},        // git, of a repository to clone
+	{[]byte("does not appear to be a git repository"), unix.ENOENT},
 	{[]byte("connection refused"), unix.ECONNREFUSED},
 	{[]byte("eacces"), unix.EACCES}, // Node says only this of sockets
 	{[]byte("enoent"), unix.ENOENT},
@@ -387,69 +399,6 @@ func removesTrees(args []string) bool {
 	return false
 }
 
-// line adds the path that a message is about: the last one before the error's text, else the first one after it.
-func (t *refusalTable) line(before, behind string, err unix.Errno) bool {
-	kind := RefusedRead
-	if err == unix.EROFS {
-		kind = RefusedWrite
-	}
-	names := namesIn(before)
-	slices.Reverse(names)
-	names = append(names, namesIn(behind)...)
-	if t.landlock && err == unix.EROFS {
-		names = names[:min(1, len(names))] // it may well be a permission of the file
-	}
-	for _, name := range names {
-		if !filepath.IsAbs(name) {
-			// The working directory of the command at that time is not known; but only the policy causes
-			// this error.
-			if err != unix.EROFS {
-				continue
-			}
-			name = t.absolute(name)
-		}
-		if t.names--; t.names < 0 {
-			break
-		}
-		removal := kind == RefusedWrite && (removes(before) || strings.Contains(behind, " -> ") || !changes(before) && t.removing(behind))
-		if removal {
-			name = t.removedFrom(filepath.Dir(name)) // which is what is written to
-		}
-		if t.landlock && err == unix.EROFS && kind == RefusedWrite && host.IsDir(name) && !changes(before) && !removal {
-			continue // a directory that cannot be listed: Landlock has the same error for it
-		}
-		if err == unix.ENOENT && creates(before) {
-			if r, ok := refusedWrite(t.box, name, err, false); ok {
-				t.add(r)
-				return true
-			}
-		}
-		if t.addPath(name, err, kind) || kind == RefusedWrite && !t.landlock && t.addPath(filepath.Dir(name), err, kind) {
-			return true // a file with a rule of its own can be written to, but its directory cannot
-		}
-	}
-	return false
-}
-
-// absolute is the path that a relative one in a message about a write means: in the working directory, or, if the
-// command may write there, in a directory that the command line names, as git -C does.
-func (t *refusalTable) absolute(name string) string {
-	path := filepath.Join(t.dir, name)
-	if _, ok := refusedPath(t.box, path, unix.EROFS, RefusedWrite); ok {
-		return path
-	}
-	for _, dir := range t.paths() {
-		other := filepath.Join(dir, name)
-		if !host.IsDir(filepath.Dir(other)) {
-			continue
-		}
-		if _, ok := refusedPath(t.box, other, unix.EROFS, RefusedWrite); ok {
-			return other
-		}
-	}
-	return path
-}
-
 // removing reports whether a message, which does not say what was done, follows a line of a program or of the command
 // line that removes or renames something. So it is with Python, whose traceback quotes the program, and Node.
 func (t *refusalTable) removing(behind string) bool {
@@ -471,35 +420,6 @@ func changes(message string) bool {
 // removes reports whether a message is about a name, not about what the name leads to.
 func removes(message string) bool {
 	return slices.ContainsFunc([]string{"remove", "move", "unlink", "rename", "delete", "rmdir", "rmtree"}, func(word string) bool { return strings.Contains(message, word) })
-}
-
-// quotes turns all quotes into one kind.
-var quotes = strings.NewReplacer("n't ", "nt ", "‘", "'", "’", "'", "`", "'", `"`, "'")
-
-// namesIn are the words of a message that can be paths: quoted words, and words separated by colons and spaces.
-func namesIn(message string) (names []string) {
-	message = quotes.Replace(message)
-	for i, part := range strings.Split(message, "'") {
-		if i%2 == 1 {
-			names = append(names, part)
-			continue
-		}
-		for field := range strings.SplitSeq(part, ": ") {
-			field = strings.Trim(field, " \t\r\n:,()[]")
-			if field == "" {
-				continue
-			}
-			if strings.HasPrefix(field, "/") {
-				names = append(names, field)
-			}
-			if words := strings.Fields(field); len(words) > 1 || !strings.HasPrefix(field, "/") {
-				for _, word := range words {
-					names = append(names, strings.Trim(word, ",()[]:"))
-				}
-			}
-		}
-	}
-	return slices.DeleteFunc(names, func(name string) bool { return !strings.Contains(name, "/") })
 }
 
 // addPath adds the plan's refusal of a path, if that can cause the error.

@@ -10,8 +10,8 @@ import (
 	"github.com/nsrun/nsrun/internal/notify"
 )
 
-// standardError is the descriptor to which programs write their messages.
-const standardError = 2
+// standardError is the descriptor to which programs write their messages, and standardOutput that to which tests do.
+const standardOutput, standardError = 1, 2
 
 // follower returns the process of a thread, if the Follower follows it.
 func (o *Observer) follower(thread uint32) (process int, ok bool) {
@@ -45,12 +45,19 @@ func (o *Observer) said(n *notify.Notification) {
 	written(n, &o.text, func(text []byte) { o.After.Said(p, text) })
 }
 
-// written calls f for each text that a call writes, with as much of it as there is room for in buffer.
+// mostParts is how many times as much as there is room for in a buffer is looked at of a text.
+const mostParts = 4
+
+// written calls f for each text that a call writes, with the beginning of it, in parts that have room in buffer.
 func written(n *notify.Notification, buffer *[unix.PathMax]byte, f func(text []byte)) {
 	one := func(at, size uint64) {
-		text := buffer[:min(size, uint64(len(buffer)))]
-		if notify.ReadMemory(n.PID, uintptr(at), text) == 0 {
+		for range mostParts {
+			text := buffer[:min(size, uint64(len(buffer)))]
+			if len(text) == 0 || notify.ReadMemory(n.PID, uintptr(at), text) != 0 {
+				break
+			}
 			f(text)
+			at, size = at+uint64(len(text)), size-uint64(len(text))
 		}
 	}
 	if n.NR == unix.SYS_WRITE {

@@ -74,7 +74,7 @@ func observing(deny []unix.SockFilter, owners bool, held uint64) (f seccomp.Filt
 		f.Notify()
 		f.Nr()
 	})
-	reportWrites(&f)
+	reportWrites(&f, standardError)
 	for _, i := range deny {
 		if i.Code == seccomp.Return && i.K&seccomp.Action == seccomp.Refuse && told(syscall.Errno(i.K&^seccomp.Action)) {
 			i.K = seccomp.Notify
@@ -99,13 +99,14 @@ func reportOwners(f *seccomp.Filter, c *ownerCall) {
 	f.Nr()
 }
 
-// reportWrites reports writes to standard error.
-func reportWrites(f *seccomp.Filter) {
+// reportWrites reports writes to descriptors.
+func reportWrites(f *seccomp.Filter, to ...uint32) {
 	for _, nr := range [...]uint32{unix.SYS_WRITE, unix.SYS_WRITEV} {
 		f.When(seccomp.Equal, nr, func() {
 			f.Lower(0)
-			f.Add(seccomp.Equal, 0, 1, standardError)
-			f.Notify()
+			for _, fd := range to {
+				f.When(seccomp.Equal, fd, f.Notify)
+			}
 			f.Nr()
 		})
 	}

@@ -72,10 +72,11 @@ func TestUnknownCalls(t *testing.T) {
 // call pass that the default filter refuses.
 func TestVerdict(t *testing.T) {
 	deny := []unix.SockFilter(nsexec.DefaultFilter())
-	byDeny, byObserving, byMessages := machine(t, deny), machine(t, observing(deny, true, 1<<64-1)), machine(t, messages(deny))
+	byDeny, byObserving := machine(t, deny), machine(t, observing(deny, true, 1<<64-1))
+	byMessages, byReports := machine(t, (&Messages{descriptors: []uint32{standardError}}).filter(deny)), machine(t, (&Messages{descriptors: []uint32{standardError, standardOutput}}).filter(deny))
 	arch := deny[1].K
 	values := []uint64{0, 1, 2, 4, 15, 0x5412, 0x541c, 1024, unix.O_CREAT, unix.S_ISUID, unix.S_ISGID, unix.CLONE_NEWUSER, unix.CLONE_NEWTIME, 1 << 32, 1<<64 - 1}
-	told, said := 0, 0
+	told, said, reported := 0, 0, 0
 	for nr := uint32(0); nr < 480; nr++ {
 		for range 200 {
 			at := arch
@@ -101,6 +102,12 @@ func TestVerdict(t *testing.T) {
 			case got != want:
 				t.Fatalf("messages: call %#x of %#x, %#x: %#x, want %#x", call, at, args, got, want)
 			}
+			switch got := byReports(b); {
+			case got == seccomp.Notify && at == arch && isWrite(int32(call)) && (uint32(args[0]) == standardError || uint32(args[0]) == standardOutput):
+				reported++
+			case got != want:
+				t.Fatalf("reports: call %#x of %#x, %#x: %#x, want %#x", call, at, args, got, want)
+			}
 			switch got := byObserving(b); {
 			case got == seccomp.Notify:
 				told++
@@ -109,7 +116,7 @@ func TestVerdict(t *testing.T) {
 			}
 		}
 	}
-	if told == 0 || said == 0 {
+	if told == 0 || said == 0 || reported <= said {
 		t.Error("nothing is reported")
 	}
 	if got := verdict(nil, 1, arch, new([6]uint64)); got&seccomp.Action != seccomp.Refuse {

@@ -4,6 +4,7 @@ package attempts
 
 import (
 	"os"
+	"strconv"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -17,22 +18,29 @@ import (
 // mostKept is how much of the messages is kept, in bytes.
 const mostKept = 16 << 10
 
-// Messages keeps what the processes of one sandbox write to a file that is their standard error, by write(2) or
-// writev(2): the beginning of each write, and of all that the end. A Supervisor or server of other calls that is
-// attached later serves Messages, too.
+// Messages keeps what the processes of one sandbox write to files that are their standard error and standard output, by
+// write(2) or writev(2): the beginning of each write, and of all that the end. A Supervisor or server of other calls
+// that is attached later serves Messages, too.
 type Messages struct {
-	server notify.Server
-	file   string             // /proc's name of it
-	text   [unix.PathMax]byte // for the thread that gets the calls
+	server      notify.Server
+	descriptors []uint32           // those that are kept
+	files       [3]string          // /proc's names of their files
+	text        [unix.PathMax]byte // for the thread that gets the calls
 
 	mu     sync.Mutex // a broker's thread may still be told after Close
-	kept   []byte
+	kept   [3][]byte
 	closed bool
 }
 
-// NewMessages returns the Messages of a file. Without /proc they keep nothing.
-func NewMessages(file *os.File) *Messages {
-	m := &Messages{file: link(sys.FD(file.Fd()))}
+// NewMessages returns the Messages of two files. Of standard output nothing is kept if it is nil. Without /proc nothing
+// is kept at all.
+func NewMessages(stderr, stdout *os.File) *Messages {
+	m := &Messages{descriptors: []uint32{standardError}}
+	m.files[standardError] = link(sys.FD(stderr.Fd()))
+	if stdout != nil {
+		m.descriptors = append(m.descriptors, standardOutput)
+		m.files[standardOutput] = link(sys.FD(stdout.Fd()))
+	}
 	m.server.Handle = m.handle
 	return m
 }
@@ -41,7 +49,7 @@ func NewMessages(file *os.File) *Messages {
 // sandbox.Options.Observer. Close must be called.
 func (m *Messages) Join(c *sandbox.Options) {
 	s := *c.Supervisor
-	s.Filter = messages(s.Filter)
+	s.Filter = m.filter(s.Filter)
 	c.Supervisor = &s
 	c.Observer = &sandbox.Observer{Handle: m.handle, Answers: isWrite}
 }
@@ -50,26 +58,27 @@ func (m *Messages) Join(c *sandbox.Options) {
 // other filters and must refuse the calls of other architectures. If the kernel provides no listener, only deny is
 // installed. Close must be called.
 func (m *Messages) Attach(c *sandbox.Options, deny []unix.SockFilter) {
-	f := messages(deny)
+	f := m.filter(deny)
 	c.Observer = &sandbox.Observer{Filter: f, Look: func(*notify.Notification) {}, Handle: m.handle, Answers: isWrite}
 	c.Supervisor = &sandbox.Supervisor{Filter: f, Optional: true, Started: func(l *os.File, _ []*os.File) error { return m.server.Start(l) }}
 }
 
-// Close returns the end of what was written. It must be called when the sandbox has ended.
-func (m *Messages) Close() []byte {
+// Close returns the end of what was written to standard error and to standard output. It must be called when the
+// sandbox has ended.
+func (m *Messages) Close() (stderr, stdout []byte) {
 	m.server.Close()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.closed = true
-	return m.kept
+	return m.kept[standardError], m.kept[standardOutput]
 }
 
-// messages returns the filter: it reports writes to standard error, and otherwise answers as deny does.
-func messages(deny []unix.SockFilter) (f seccomp.Filter) {
+// filter returns the filter: it reports writes that are kept, and otherwise answers as deny does.
+func (m *Messages) filter(deny []unix.SockFilter) (f seccomp.Filter) {
 	f.Add(seccomp.Load, 0, 0, seccomp.DataArch)
 	f.When(seccomp.Equal, seccomp.Arch, func() {
 		f.Nr()
-		reportWrites(&f)
+		reportWrites(&f, m.descriptors...)
 	})
 	return append(f, deny...)
 }
@@ -80,14 +89,15 @@ func (m *Messages) handle(l notify.Listener, n *notify.Notification) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	// Compare names, because a file system that does not answer would block this thread for ever.
-	if !m.closed && m.file != "" && stream(int(n.PID), "2") == m.file {
-		written(n, &m.text, m.keep)
+	fd := int(uint32(n.Args[0])) % len(m.files) // the filter reports no others
+	if file := m.files[fd]; !m.closed && file != "" && stream(int(n.PID), strconv.Itoa(fd)) == file {
+		written(n, &m.text, func(text []byte) { m.keep(&m.kept[fd], text) })
 	}
 	l.Proceed(n.ID)
 }
 
-func (m *Messages) keep(text []byte) {
-	if m.kept = append(m.kept, text...); len(m.kept) > 2*mostKept {
-		m.kept = append(m.kept[:0], m.kept[len(m.kept)-mostKept:]...)
+func (m *Messages) keep(kept *[]byte, text []byte) {
+	if *kept = append(*kept, text...); len(*kept) > 2*mostKept {
+		*kept = append((*kept)[:0], (*kept)[len(*kept)-mostKept:]...)
 	}
 }

@@ -47,7 +47,7 @@ func TestMessages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := NewMessages(file)
+		m := NewMessages(file, nil)
 		m.Attach(sandbox.Of(c), nsexec.DefaultFilter())
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
@@ -64,7 +64,8 @@ func TestMessages(t *testing.T) {
 		if err := c.Wait(); err == nil {
 			t.Error("it succeeds")
 		}
-		kept := string(m.Close())
+		said, _ := m.Close()
+		kept := string(said)
 		b, err := os.ReadFile(file.Name())
 		if n := strings.Count(string(b), "none"); err != nil || n != 2 || !strings.Contains(string(b), "gone") {
 			t.Errorf("lacks %t: %d messages arrived: %q, %v", lacks, n, b, err)
