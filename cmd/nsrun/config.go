@@ -79,7 +79,6 @@ func cmdConfig(args []string) int {
 		return console.Fail(r.typed(err))
 	}
 	if do == "check" {
-		o.command = []string{"true"}
 		return r.checkConfig(q)
 	}
 	return showConfig(q, asJSON)
@@ -118,7 +117,7 @@ func (r *runner) checkConfig(q configfile.Query) int {
 		}
 	}
 	if !wrong {
-		if err := r.checkTogether(); err != nil {
+		for _, err := range r.checkTogether(files) {
 			fmt.Println(escape.Printable(err.Error()))
 			wrong = true
 		}
@@ -129,19 +128,52 @@ func (r *runner) checkConfig(q configfile.Query) int {
 	return 0
 }
 
-// checkTogether makes the policy of a command, and returns what only that shows to be wrong in the files.
-func (r *runner) checkTogether() error {
-	c, q, err := r.request()
+// mostMistakes is how many mistakes of the files together are printed.
+const mostMistakes = 100
+
+// checkTogether makes the policies of a command without a profile and of one for each profile, and returns what only
+// those show to be wrong in the files. After each mistake it goes on without the value that it is about.
+func (r *runner) checkTogether(files []configfile.Read) (list []error) {
+	commands := [][]string{{"true"}}
+	for _, file := range files {
+		for _, profile := range file.Layer.Profiles {
+			commands = append(commands, profile.Match...)
+		}
+	}
+	without := make(map[string]bool)
+	for i, command := range commands {
+		for len(list) < mostMistakes {
+			at, err := r.checkPolicy(command, without, len(list)+i > 0)
+			if at == "" || without[at] {
+				break
+			}
+			list, without[at] = append(list, err), true
+		}
+	}
+	return list
+}
+
+// checkPolicy makes the policy of a command, without some values of the files. It returns an error that is about a
+// place in the files, and that place. Other errors are about this machine or the project.
+func (r *runner) checkPolicy(command []string, without map[string]bool, again bool) (at string, err error) {
+	o := &runOptions{}
+	if err := parseRun(&configVerb, nil, o, func(*flag.FlagSet) {}); err != nil {
+		return "", err
+	}
+	o.command = command
+	check := &runner{o: o, registry: r.registry, without: without, checks: again}
+	c, q, err := check.request()
 	if err == nil {
 		_, err = nsrunlib.NewRunner(c).View(context.Background(), q)
 	}
-	err = r.typed(err)
-	_, contradiction := errors.AsType[*config.Error](err)
-	_, placed := errors.AsType[*placedError](err)
-	if contradiction || placed {
-		return err
+	err = check.typed(err)
+	if e, ok := errors.AsType[*config.Error](err); ok {
+		return e.Pos.String(), err
 	}
-	return nil // it is about this machine, or about the project
+	if e, ok := errors.AsType[*placedError](err); ok {
+		return e.at, err
+	}
+	return "", nil
 }
 
 // settingReport is a setting in `config show --json`. The keys are stable.

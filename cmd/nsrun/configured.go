@@ -118,12 +118,15 @@ func (r *runner) configure(projects []string) error {
 	if err != nil {
 		return r.typed(err)
 	}
+	q.Without = r.without
 	p, notes, err := configfile.Load(host.Home(), q)
 	if err != nil || p == nil {
 		return err
 	}
 	for _, note := range notes {
-		console.Say("%s", note)
+		if !r.checks {
+			console.Say("%s", note)
+		}
 	}
 	return r.o.take(p)
 }

@@ -18,6 +18,8 @@ import (
 type runner struct {
 	o        *runOptions
 	given    map[string]string // folders as they were typed, by absolute path
+	without  map[string]bool   // places in configuration files that are left out
+	checks   bool              // files are only checked: what nsrun config check has said is not said again
 	signals  chan os.Signal
 	notified chan struct{}     // closed when signals arrive in signals
 	before   *console.Terminal // the terminal's state before the command; nil: nothing is printed on it

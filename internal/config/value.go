@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -64,6 +65,30 @@ type Layer struct {
 	Locked   map[int]Pos // numbers of keys that other layers can only make stricter
 	Strict   bool        // all it says can only make things stricter
 	NoRules  bool        // whatever lower layers say, there is no network by rules
+}
+
+// Leave removes the values that stand at some places, file:line:column.
+func (l *Layer) Leave(places map[string]bool) {
+	if len(places) == 0 {
+		return
+	}
+	leave(&l.Values, places)
+	for _, profile := range l.Profiles {
+		leave(&profile.Values, places)
+	}
+}
+
+func leave(values *[numKeys]*Value, places map[string]bool) {
+	for i, v := range values {
+		if v == nil {
+			continue
+		}
+		n := len(v.Items)
+		v.Items = slices.DeleteFunc(v.Items, func(item Item) bool { return places[item.Pos.String()] })
+		if places[v.Pos.String()] || n > 0 && len(v.Items) == 0 {
+			values[i] = nil
+		}
+	}
 }
 
 // An Error is a mistake at one position.

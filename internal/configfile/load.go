@@ -17,6 +17,7 @@ type Query struct {
 	Projects []string // absolute paths; relative paths in files lie below the first
 	Command  []string // empty: any
 	Flags    *config.Layer
+	Without  map[string]bool // places of values, file:line:column, that are taken as if they were not there
 }
 
 // A Read is one file that was read.
@@ -99,6 +100,7 @@ func Load(home string, q Query) (p *config.Policy, notes []string, err error) {
 		if len(file.Errors) > 0 {
 			return nil, nil, file.Errors[0]
 		}
+		file.Layer.Leave(q.Without)
 		layers = append(layers, file.Layer)
 	}
 	p, err = config.Merge(layers, q.Flags, &config.Facts{Command: q.Command})
