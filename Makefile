@@ -11,7 +11,7 @@
 # make test-tools
 #              what developers do every day, natively and in a sandbox: more than 200 tasks
 # make test-kernels
-#              what nsrun does on other kernels (KERNELS="5.10 6.1 6.12 6.12-arm64 6.12-initramfs"),
+#              what nsrun does on other kernels (KERNELS="5.10 6.1 6.12 6.12-arm64 6.12-initramfs 6.1-systemd"),
 #              in qemu; with PACKAGES="overlay nsexec", or all, their tests instead, which takes an hour and more
 # make test-containers
 #              what nsrun does in containers with settings of docker, podman and Kubernetes, and on
@@ -203,7 +203,7 @@ test-bwrap: build
 	@test/bwrap/run.sh ./nsrun || [ $$? = 77 ]
 
 # Debian's kernels in qemu, by software emulation: some minutes each. Ends with 77 where they cannot be had.
-KERNELS ?= 5.10 6.1 6.12
+KERNELS ?= 5.10 6.1 6.12 6.1-systemd
 # Packages whose tests run there. Without any, each verb is tried.
 PACKAGES ?=
 

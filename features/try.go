@@ -45,7 +45,7 @@ func tryControllers() error {
 		return err
 	}
 	_ = unix.Close(spare)
-	if missing != nil {
+	if len(missing) > 0 {
 		return absentError("no cgroup that this process can make has the controllers " + strings.Join(missing, ", "))
 	}
 	return nil

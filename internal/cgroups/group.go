@@ -51,16 +51,29 @@ func open(at int, name string) (sys.FD, error) {
 // findTree opens the root of the cgroup v2 file system, and returns the path of this process's cgroup in it, "." for
 // the root.
 func findTree() (root sys.FD, own string, err error) {
-	b, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
+	if own, err = pathOf("self"); err != nil {
 		return sys.None, "", err
 	}
-	own = "/"
+	return findTreeOf(own)
+}
+
+// pathOf returns the path of a process's cgroup of v2, as this process sees it (cgroups(7)).
+func pathOf(pid string) (string, error) {
+	b, err := os.ReadFile("/proc/" + pid + "/cgroup")
+	if err != nil {
+		return "", err
+	}
+	own := "/"
 	for line := range bytes.Lines(b) {
 		if rest, ok := bytes.CutPrefix(line, []byte("0::")); ok {
 			own = strings.TrimSuffix(string(rest), "\n")
 		}
 	}
+	return own, nil
+}
+
+// findTreeOf is findTree for the cgroup with that path.
+func findTreeOf(own string) (root sys.FD, at string, err error) {
 	infos, err := mounts.ReadMountinfo()
 	if err != nil {
 		return sys.None, "", err

@@ -140,8 +140,8 @@ func FindV1(controller string) *Place {
 	return nil
 }
 
-// Missing returns the controllers that no cgroup could have that this process can make, in v2 or v1. It changes
-// nothing.
+// Missing returns the controllers that no cgroup could have that this process can make, in v2 or v1, or that the user's
+// service manager can make for it. It changes nothing.
 func Missing(want []string) (missing []string) {
 	have := map[string]bool{}
 	if root, own, err := findTree(); err == nil {
@@ -170,7 +170,15 @@ func Missing(want []string) (missing []string) {
 		}
 		missing = append(missing, name)
 	}
-	return missing
+	if missing == nil || os.Geteuid() == 0 {
+		return missing
+	}
+	m, err := FindManager()
+	if err != nil {
+		return missing
+	}
+	defer m.Close()
+	return slices.DeleteFunc(missing, func(name string) bool { return slices.Contains(m.Controllers, name) })
 }
 
 // could returns the controllers that cgroups in dir have or can get. They can get none if there are processes in dir

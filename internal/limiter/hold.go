@@ -10,6 +10,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/cgroups"
 	"github.com/nsrun/nsrun/internal/limits"
+	"github.com/nsrun/nsrun/internal/userscope"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,8 +18,9 @@ import (
 type Hold struct {
 	limits limits.Limits
 	held   []limits.Held
-	v2     *os.File       // the command's cgroup; nil: none
-	own    *cgroups.Group // the same, if the Hold made it
+	v2     *os.File         // the command's cgroup; nil: none
+	own    *cgroups.Group   // the same, if the Hold made it
+	scope  *userscope.Scope // moves the command to own; nil: it can start there
 	v1     []v1Group
 	oom    *oomWatch
 	disk   *diskWatch
@@ -80,7 +82,7 @@ func (x *Hold) makeV2(h *Host, in *os.File) error {
 		if err != nil {
 			return fmt.Errorf("make a cgroup: %w", err)
 		}
-		x.own, x.v2 = g, g.Dir
+		x.own, x.v2, x.scope = g, g.Dir, h.scope
 	} else if have := cgroups.EnableAbove(in, want.Names()); len(have) < len(want.Names()) {
 		return fmt.Errorf("the cgroup of the network's rules has no controllers for limits, but %v of %v (try: --net-by broker)", have, want.Names())
 	}
@@ -125,19 +127,27 @@ func (x *Hold) makeV1(h *Host) error {
 // Held returns the limits, and what enforces each of them.
 func (x *Hold) Held() []limits.Held { return x.held }
 
-// Cgroup returns the cgroup of v2 that was made for the command. Nil: none was made.
+// Cgroup returns the cgroup of v2 that was made for the command to start in. Nil: none was made, or Place moves the
+// command there.
 func (x *Hold) Cgroup() *os.File {
-	if x.own == nil {
+	if x.own == nil || x.scope != nil {
 		return nil
 	}
 	return x.own.Dir
 }
 
 // Places reports whether Place must be called.
-func (x *Hold) Places() bool { return len(x.v1) > 0 || x.limits.Nice > 0 || x.limits.IdleIO }
+func (x *Hold) Places() bool {
+	return x.scope != nil || len(x.v1) > 0 || x.limits.Nice > 0 || x.limits.IdleIO
+}
 
 // Place applies limits to a process that has not executed the command yet.
 func (x *Hold) Place(pid int) error {
+	if x.scope != nil {
+		if err := x.scope.Attach(x.own, pid); err != nil {
+			return err
+		}
+	}
 	for _, g := range x.v1 {
 		if err := cgroups.Write(int(g.Dir.Fd()), "cgroup.procs", strconv.Itoa(pid)); err != nil {
 			return fmt.Errorf("enter a cgroup: %w", err)

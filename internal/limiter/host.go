@@ -13,6 +13,7 @@ import (
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/cgroups"
 	"github.com/nsrun/nsrun/internal/limits"
+	"github.com/nsrun/nsrun/internal/userscope"
 	"golang.org/x/sys/unix"
 )
 
@@ -23,6 +24,7 @@ type Host struct {
 	asked  limits.Controllers // the controllers that it has looked for
 	facts  limits.Facts
 	v2     *cgroups.Place
+	scope  *userscope.Scope                      // v2 belongs to it, and it moves commands there; nil: they can start there
 	v1     map[limits.Controllers]*cgroups.Place // by controller
 	closed bool
 }
@@ -37,7 +39,7 @@ func (h *Host) look(l *limits.Limits) (limits.Facts, error) {
 	if h.closed {
 		return limits.Facts{}, ErrClosed
 	}
-	if want := l.Wanted(); want&^h.asked != 0 {
+	if want := l.Wanted(); want&^h.asked != 0 || h.scope != nil && h.scope.Gone() {
 		h.release()
 		h.asked |= want
 		h.facts = limits.Facts{}
@@ -78,14 +80,43 @@ func (h *Host) find() {
 			}
 		}
 	}
+	if missing := h.asked &^ (h.facts.V1 | h.facts.V2); missing != 0 && os.Geteuid() != 0 {
+		h.findScope(missing)
+	}
+}
+
+// findScope has the user's service manager make a place, if that has all controllers that v2 has here, and one that is
+// missing; h.mu is held.
+func (h *Host) findScope(missing limits.Controllers) {
+	scope, names, err := userscope.Make(h.asked.Names())
+	if err != nil {
+		return // what is missing is enforced in another way, and a Notice says so
+	}
+	h.facts.Managed = true
+	var have limits.Controllers
+	for _, name := range names {
+		have |= limits.ParseControllers(name)
+	}
+	if have&missing == 0 || h.facts.V2&^have != 0 {
+		scope.Close()
+		return
+	}
+	if h.v2 != nil {
+		h.v2.Close()
+	}
+	h.scope, h.v2, h.facts.V2 = scope, scope.Place(), have
 }
 
 // release closes the places; h.mu is held.
 func (h *Host) release() {
-	if h.v2 != nil {
+	switch {
+	case h.scope != nil:
+		h.scope.Close()
+		h.scope = nil
+	case h.v2 != nil:
 		h.v2.Close()
-		h.v2 = nil
 	}
+	h.v2 = nil
 	for _, p := range h.v1 {
 		p.Close()
 	}

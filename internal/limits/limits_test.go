@@ -94,6 +94,7 @@ func TestPlan(t *testing.T) {
 		{"no cgroups, swap", Limits{Memory: 1 << 20, Swap: 5}, Facts{Sees: true}, "!swap"},
 		{"no cgroups, processors", Limits{Memory: 1 << 20, CPUs: 1}, Facts{Sees: true}, "!cpus"},
 		{"processors", Limits{CPUs: 1}, Facts{V2: MemoryController | PIDsController}, "!cpus"},
+		{"processors, of systemd", Limits{CPUs: 1}, Facts{V2: MemoryController | PIDsController, Managed: true}, "!cpus"},
 		{"a session", Limits{Disk: 5, Inodes: 5}, Facts{Session: true}, "disk:nsrun inodes:nsrun"},
 		{"files", Limits{OpenFiles: 5, FileSize: 5}, Facts{}, "nofile:rlimit fsize:rlimit"},
 		{"swap", Limits{Memory: 1 << 20, Swap: 5}, Facts{V2: all}, "memory:cgroup v2 swap:cgroup v2"},
@@ -110,7 +111,11 @@ func TestPlan(t *testing.T) {
 		got := strings.Join(words, " ")
 		if e, ok := errors.AsType[*Error](err); ok {
 			got = "!" + string(e.Name)
-			if !strings.Contains(e.Error(), "systemd-run --user --scope") || !errors.Is(err, errors.ErrUnsupported) {
+			remedy := "(try: nsrun as root, or in a cgroup that was delegated to this user)"
+			if c.f.Managed {
+				remedy = "(try: sudo nsrun doctor --fix, and log in again)"
+			}
+			if !strings.HasSuffix(e.Error(), remedy) || !errors.Is(err, errors.ErrUnsupported) {
 				t.Errorf("%s: no remedy: %v", c.what, err)
 			}
 		}

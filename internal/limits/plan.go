@@ -72,6 +72,8 @@ type Facts struct {
 	Session bool        // the command writes to one
 	// OwnProcesses says that RLIMIT_NPROC counts and limits the processes of a sandbox alone.
 	OwnProcesses bool
+	// Managed says that systemd's manager of the user's services makes cgroups, but none with the missing controllers.
+	Managed bool
 	// Sees says that all processes of a sandbox can be found and measured.
 	Sees bool
 }
@@ -85,13 +87,20 @@ type Held struct {
 }
 
 // Error is a limit that nothing here can enforce.
-type Error struct{ Name Name }
+type Error struct {
+	Name    Name
+	Managed bool // see Facts
+}
 
 func (e *Error) Error() string {
 	if e.Name == Disk || e.Name == Inodes {
 		return "the limit --" + string(e.Name) + " cannot be enforced: the command has no session"
 	}
-	return "the limit --" + string(e.Name) + " cannot be enforced here: it needs a cgroup with the controller " + e.Name.Controller().Names()[0] + " " + Remedy
+	remedy := Remedy
+	if e.Managed {
+		remedy = managedRemedy
+	}
+	return "the limit --" + string(e.Name) + " cannot be enforced here: it needs a cgroup with the controller " + e.Name.Controller().Names()[0] + remedy
 }
 
 func (e *Error) Unwrap() error { return errors.ErrUnsupported }
@@ -99,7 +108,10 @@ func (e *Error) Unwrap() error { return errors.ErrUnsupported }
 // lookedAt says what is lost without a cgroup.
 const lookedAt = "it measures up to 100 times a second, and does not count what the kernel keeps for the command"
 
-const Remedy = "(try: systemd-run --user --scope -p Delegate=yes nsrun …, or as root, or a cgroup that was delegated to this user)"
+// Remedy says how a user gets a cgroup.
+const Remedy = " (try: nsrun as root, or in a cgroup that was delegated to this user)"
+
+const managedRemedy = ", which systemd gives to no user's services here (try: sudo nsrun doctor --fix, and log in again)"
 
 // Controller is the controller of a limit; 0: none.
 func (n Name) Controller() Controllers {
@@ -138,7 +150,7 @@ func Plan(l Limits, f Facts) (list []Held, err error) {
 		case f.Sees:
 			add(Memory, float64(l.Memory), ByRunner, lookedAt)
 		default:
-			return nil, &Error{Memory}
+			return nil, &Error{Memory, f.Managed}
 		}
 		swap, err := l.swap(by(MemoryController), f)
 		if err != nil {
@@ -156,21 +168,21 @@ func Plan(l Limits, f Facts) (list []Held, err error) {
 		case f.Sees:
 			add(PIDs, float64(l.PIDs), ByRunner, lookedAt)
 		default:
-			return nil, &Error{PIDs}
+			return nil, &Error{PIDs, f.Managed}
 		}
 	}
 	if l.CPUs > 0 {
 		cpu := by(CPUController)
 		if cpu == "" {
-			return nil, &Error{CPUs}
+			return nil, &Error{CPUs, f.Managed}
 		}
 		add(CPUs, l.CPUs, cpu, "")
 	}
 	switch {
 	case l.Disk > 0 && !f.Session:
-		return nil, &Error{Disk}
+		return nil, &Error{Name: Disk}
 	case l.Inodes > 0 && !f.Session:
-		return nil, &Error{Inodes}
+		return nil, &Error{Name: Inodes}
 	}
 	add(OpenFiles, float64(l.OpenFiles), ByRlimit, "")
 	add(FileSize, float64(l.FileSize), ByRlimit, "")
@@ -201,7 +213,7 @@ func (l *Limits) swap(by By, f Facts) ([]Held, error) {
 		}
 		return []Held{{Swap, float64(l.Swap), by, ""}}, nil
 	case l.Swap > 0:
-		return nil, &Error{Swap}
+		return nil, &Error{Swap, f.Managed}
 	}
 	return nil, nil
 }

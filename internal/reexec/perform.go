@@ -82,6 +82,9 @@ func (w *Worker) Send(p *prog.Program, fds ...int) error {
 	return syscall.Sendmsg(w.sock, p.Block(), rights, nil, syscall.MSG_NOSIGNAL)
 }
 
+// Pid is the Worker's process id.
+func (w *Worker) Pid() int { return w.process.Pid }
+
 // Sock is the other end of ControlFd; it belongs to w. At its end, the Worker has ended.
 func (w *Worker) Sock() int { return w.sock }
 

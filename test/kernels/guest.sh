@@ -2,7 +2,7 @@
 # Usage: guest.sh WHO
 #
 # What nsrun does on this kernel: one line for each thing, "ok", "FAIL" or "skip" with a reason that doctor gives. WHO is
-# root, user, delegated for limits in a cgroup of the user's own, the setting by which users have no namespaces, apparmor
+# root, user, delegated for limits in a cgroup of the user's own, login for limits in one that systemd makes, the setting by which users have no namespaces, apparmor
 # under a profile that allows none, or apparmor= with nsrun's profile.
 who=$1
 cd "$HOME" || exit 1
@@ -96,6 +96,41 @@ without_namespaces() {
 }
 
 case $who in
+login-undelegated)
+	# As systemd is configured itself: its services have no processors to share out, unless it is newer.
+	try "limits" nsrun run -q --discard --memory 100M --pids 50 --report /tmp/report -- true
+	try "systemd makes the cgroup" test "$(grep -c '"cgroup v2"' /tmp/report)" -ge 2
+	grep -q cpu "/sys/fs/cgroup/user.slice/user-$UID.slice/user@$UID.service/cgroup.controllers" ||
+		says "processors" "controller cpu, which systemd gives to no user's services here (try: sudo nsrun doctor --fix," nsrun run --discard --cpus 1 -- true
+	exit
+	;;
+login)
+	# In a cgroup of root's: systemd makes another one.
+	if [ -w "/sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)" ]; then echo "FAIL $who: its cgroup is the user's"; fi
+	try "doctor" sh -c "nsrun doctor | grep -q '^yes  *cgroup controllers '"
+	try "limits" limits
+	nsrun run -q --discard --memory 50M --pids 20 --cpus 0.7 --report /tmp/report -- true
+	try "what holds them is named" test "$(grep -c '"cgroup v2"' /tmp/report)" -ge 3
+	try "the memory limit is named" sh -c 'nsrun run --discard --memory 40M -- tail /dev/zero 2>&1 | grep "memory limit 40 MiB reached"'
+	try "tests of userscope" env NSRUN_MUST_WORK="user manager" /test/userscope -test.v
+	if [ -S "/run/user/$UID/bus" ]; then
+		mv "/run/user/$UID/systemd/private" "/run/user/$UID/hidden"
+		try "by the message bus" sh -c 'nsrun run -q --discard --cpus 0.7 --report /tmp/report -- true && grep -q "cgroup v2" /tmp/report'
+		mv "/run/user/$UID/hidden" "/run/user/$UID/systemd/private"
+	fi
+	try "many at once" sh -c 'for i in 1 2 3 4 5 6 7 8; do nsrun run -q --discard --pids 5$i -- sleep 1 & p="$p $!"; done; for i in $p; do wait $i || exit; done'
+	lacks "landlock scopes" >/dev/null || try "Landlock" nsrun run -q --discard --backend landlock --pids 20 -- true
+	nsrun run -q --discard --memory 40M -- sh -c 'echo $PPID; exec sleep 1000' >/tmp/killed &
+	until [ -s /tmp/killed ]; do :; done
+	kill -9 $!
+	wait $! 2>/dev/null
+	for _ in 1 2 3 4 5 6 7 8 9 10; do
+		left=$(find /sys/fs/cgroup/user.slice -name 'nsrun-*')
+		[ -z "$left" ] || sleep 1
+	done
+	if [ -z "$left" ]; then echo "ok $who: no cgroup is left"; else echo "FAIL $who: cgroups are left: $left"; fi
+	exit
+	;;
 delegated)
 	try "limits" limits
 	exit

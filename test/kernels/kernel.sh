@@ -1,7 +1,11 @@
 # Sourced by run.sh: Debian's kernels and packages, by name. $cache is where they are kept.
 #
 # A VERSION is that of a kernel, with -arm64 behind it for that architecture: 6.1, 6.12-arm64. With -initramfs behind it,
-# the root file system is an initramfs: 6.12-initramfs.
+# the root file system is an initramfs: 6.12-initramfs. With -systemd behind it, the first process is systemd, of the
+# same release of Debian: 6.1-systemd.
+
+# release_of VERSION prints that release.
+release_of() { case $1 in 5.10*) echo bullseye ;; 6.1 | 6.1-*) echo bookworm ;; *) echo trixie ;; esac; }
 
 # arch_of VERSION prints the architecture.
 arch_of() { case $1 in *-arm64*) echo arm64 ;; *) echo amd64 ;; esac; }
@@ -70,6 +74,7 @@ downloaded_in() {
 # kernel VERSION prints where that kernel lies, unpacked, with its modules.
 kernel() {
 	set -- "${1%-initramfs}"
+	set -- "${1%-systemd}"
 	local arch release package to=$cache/$1
 	arch=$(arch_of "$1")
 	package=linux-image-cloud-$arch

@@ -57,6 +57,28 @@ all="overlay overlay/internal/tree overlay/internal/tx overlay/internal/store ns
 internal/reexec internal/prerun internal/confine internal/wall internal/cgroups internal/limiter internal/owndir
 internal/homelayer internal/attempts netpolicy netpolicy/broker netpolicy/cgroup internal/sandbox ."
 
+# logins ROOT RELEASE makes a root of that release of Debian whose first process is systemd, which runs guest.sh in a login
+# of the user's.
+logins() {
+	local root=$1
+	mkdir -p "$root"/{etc/pam.d,proc,sys,dev,tmp,run,root,home/user,usr/bin,usr/sbin,usr/lib,usr/lib64,var/tmp,mnt,test}
+	for name in bin sbin lib lib64; do ln -s "usr/$name" "$root/$name"; done
+	# Without dbus-user-session in one of them: there the user has no message bus.
+	downloaded_in "$root" "$2" amd64 bash coreutils util-linux mount findutils grep sed mawk libc-bin debianutils dash busybox-static perl-base \
+		systemd dbus libpam-systemd libpam-modules $([ "$2" = bullseye ] || echo dbus-user-session) || return 1
+	ln -sf mawk "$root/usr/bin/awk"
+	ln -sf dash "$root/usr/bin/sh"
+	ln -sf busybox "$root/usr/bin/ip"
+	people "$root"
+	echo 'messagebus:x:100:100::/:/bin/sh' >>"$root/etc/passwd"
+	echo 'messagebus:x:100:' >>"$root/etc/group"
+	: >"$root/etc/machine-id"
+	printf '%s\n' 'account required pam_permit.so' 'session required pam_permit.so' 'session required pam_systemd.so' |
+		tee "$root/etc/pam.d/"{systemd-user,other} >"$root/etc/pam.d/nsrun-test"
+	printf '%s\n' '[Unit]' 'Requires=basic.target dbus.socket' 'After=basic.target dbus.socket' 'Wants=nsrun-test.service' >"$root/etc/systemd/system/default.target"
+	printf '%s\n' '[Service]' 'ExecStart=/test/logins.sh' 'StandardOutput=tty' 'StandardError=tty' 'TTYPath=/dev/ttyS0' >"$root/etc/systemd/system/nsrun-test.service"
+}
+
 # suite ROOT ARCH PACKAGE... has the tests of packages there, with the files that they read.
 suite() {
 	local root=$1 arch=$2 package name

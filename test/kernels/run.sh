@@ -3,7 +3,8 @@
 #
 # Boots Debian's kernels in qemu, and runs what guest.sh says there, as root and as an ordinary user, and
 # tests of packages that ask the kernel. Prints one line for each kernel. A VERSION is 6.1, 6.12-arm64, or 6.12-initramfs,
-# where nothing is mounted over the first root file system. In the environment:
+# where nothing is mounted over the first root file system, or 6.1-systemd, where limits are tried in a login of the user's.
+# In the environment:
 #
 #	NSRUN_KERNELS         where packages are kept
 #	NSRUN_KERNEL_LOGS     a directory for what the kernels print
@@ -22,7 +23,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 nsrun=$(realpath "$1")
 shift
-[ $# -gt 0 ] || set -- 5.10 6.1 6.12
+[ $# -gt 0 ] || set -- 5.10 6.1 6.12 6.1-systemd
 [ "$(uname -m)" = x86_64 ] || unavailable "the kernels are started from amd64"
 packages busybox-static cpio e2fsprogs dosfstools xz-utils kmod bash util-linux
 case " $* " in *-arm64*) packages qemu-system-arm ;; esac
@@ -36,11 +37,17 @@ work=$(mktemp -d)
 logs=${NSRUN_KERNEL_LOGS:-$work}
 trap 'rm -rf "$work"' EXIT
 
-# root ARCH prints the root file system for it.
+# root VERSION prints the root file system for it.
 root() {
-	local root=$work/root-$1 package
+	local version=$1 package
+	set -- "$(arch_of "$1")"
+	local root=$work/root-$1
+	case $version in *-systemd) root=$work/root-$version ;; esac
 	[ ! -e "$root" ] || { echo "$root" && return; }
-	if [ -n "$tests" ]; then
+	if [ "${version%-systemd}" != "$version" ]; then
+		logins "$root" "$(release_of "$version")" >&2 || return 1
+		CGO_ENABLED=0 go test -vet=off -c -o "$root/test/userscope" ./internal/userscope >/dev/null
+	elif [ -n "$tests" ]; then
 		debian "$root" "$1" >&2 || return 1
 		# shellcheck disable=SC2086
 		suite "$root" "$1" $tests >&2 || return 1
@@ -60,7 +67,7 @@ root() {
 	[ -e "$root/usr/bin/bwrap" ] || ln -s nsrun "$root/usr/bin/bwrap"
 	truncate -s 40M "$root/test/fat.img"
 	mkfs.vfat "$root/test/fat.img" >/dev/null
-	install -m 755 test/kernels/{guest,init,suite}.sh "$root/test/"
+	install -m 755 test/kernels/{guest,init,logins,suite}.sh "$root/test/"
 	echo "$root"
 }
 
@@ -74,9 +81,10 @@ machine() {
 
 # boot VERSION DIR ROOT: what it prints is in $logs/VERSION.log.
 boot() {
-	local first=$work/first-$1 image=$work/image-$1 root=$3 arch version modules console=ttyS0 apparmor= init=/init drive=()
+	local first=$work/first-$1 image=$work/image-$1 root=$3 arch version modules console=ttyS0 apparmor= init=/init drive=() first_process=/test/init.sh size=$size
 	arch=$(arch_of "$1")
 	[ "$arch" = amd64 ] || console=ttyAMA0
+	case $1 in *-systemd) first_process=/lib/systemd/systemd size=1G ;; esac
 	[ "${1%-initramfs}" != 6.12 ] || apparmor=apparmor, # the first one here that restricts user namespaces
 	mkdir -p "$first/bin" "$first/modules" "$first/mnt" "$first/dev"
 	cp "$root/bin/busybox" "$first/bin/"
@@ -85,7 +93,7 @@ boot() {
 	modprobe -d "$2" -S "$version" --show-depends -a virtio_pci virtio_blk ext4 2>/dev/null | awk '$1 == "insmod" { print $2 }' |
 		while read -r module; do cp "$module" "$first/modules/" && echo "$(basename "$module")"; done >"$first/list"
 	printf '%s\n' '#!/bin/busybox sh' 'busybox mount -t devtmpfs none /dev' 'while read m; do busybox insmod /modules/$m; done </list' \
-		'busybox mount -t ext4 /dev/vda /mnt' 'exec busybox switch_root /mnt /test/init.sh' >"$first/init"
+		'busybox mount -t ext4 /dev/vda /mnt' "exec busybox switch_root /mnt $first_process" >"$first/init"
 	chmod 755 "$first/init"
 	modules=$root/lib/modules
 	rm -rf "$modules"
@@ -116,7 +124,7 @@ boot() {
 
 failed=0
 for version; do
-	if ! dir=$(kernel "$version") || ! root=$(root "$(arch_of "$version")"); then
+	if ! dir=$(kernel "$version") || ! root=$(root "$version"); then
 		echo "SKIPPED: Linux $version cannot be had here" >&2
 		continue
 	fi
