@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"net"
 	"os"
+	"os/exec"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -60,7 +62,7 @@ var refusedTexts = []string{"not permitted", "permission denied", "must be root"
 func (t *refusalTable) privileges(lower []byte) {
 	switch {
 	case containsAny(lower, `"no new privileges" flag is set`):
-		t.add(refusedSetID(""))
+		t.add(refusedSetID(t.speaker()))
 	case t.rules && bytes.HasPrefix(lower, []byte("ping: ")) && containsAny(lower, "cap_net_raw", "operation not permitted"):
 		if r := refusedICMP(); t.mayPing() {
 			t.add(r)
@@ -96,6 +98,16 @@ func (t *refusalTable) privileges(lower []byte) {
 		}
 		return
 	}
+}
+
+// speaker is the program with privileges whose message is looked at, which begins with its name. Empty: it is not known.
+func (t *refusalTable) speaker() string {
+	name, _, _ := strings.Cut(string(t.now), ":")
+	path, err := exec.LookPath(name)
+	if err != nil || !host.IsPrivileged(name) {
+		return ""
+	}
+	return path
 }
 
 // mayPing reports whether ping(8) would work outside the sandbox.

@@ -56,7 +56,9 @@ func (r Refusal) String() string {
 	case RefusedWrite:
 		text = "write to"
 	case RefusedExec:
-		text = "execution of"
+		if text = "execution of"; r.Target == "" {
+			text = "execution"
+		}
 	case RefusedUnix:
 		text = "connection to"
 	case RefusedServe:

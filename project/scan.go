@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 	"go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
@@ -23,10 +26,14 @@ import (
 // because git can restore their contents itself.
 //
 // Directories that cannot be read are skipped, and the files registered in them stay. Scan returns the first such
-// error, after it has done everything else.
+// error, after it has done everything else. The whole file system, and a directory that contains the registry's own
+// or lies in them, is an error.
 func (r *Registry) Scan(ctx context.Context, root string) error {
 	if !filepath.IsAbs(root) || !clean(root) {
 		return &Error{"scan", root, errors.New("not an absolute path")}
+	}
+	if err := r.scannable(root); err != nil {
+		return &Error{"scan", root, err}
 	}
 	top, err := openRoot(root)
 	if err != nil {
@@ -60,6 +67,24 @@ func (r *Registry) Scan(ctx context.Context, root string) error {
 		}
 	}
 	return s.first
+}
+
+// scannable returns an error if a directory is no project: the whole file system, or one with the registry in it, as a
+// home directory is.
+func (r *Registry) scannable(root string) error {
+	real, err := filepath.EvalSymlinks(root)
+	if err != nil {
+		return nil // which opening it says
+	}
+	if real == "/" {
+		return errors.New("the whole file system is no project")
+	}
+	for _, dir := range [...]string{r.o.Dir, r.o.Cache} {
+		if own, err := filepath.EvalSymlinks(dir); err == nil && (paths.Inside(own, real) || paths.Inside(real, own)) {
+			return fmt.Errorf("it is no project: %s is nsrun's", escape.Quote(own))
+		}
+	}
+	return nil
 }
 
 // scan is one call of Scan.

@@ -112,6 +112,11 @@ func TestSetID(t *testing.T) {
 			t.Errorf("%s: status %d, %q", command, status, denied)
 		}
 	}
+	if host.IsPrivileged("sudo") {
+		if status, denied := denials(t, bin, dir, "sudo -n true </dev/null"); status == 0 || !strings.HasPrefix(denied, "execution of /") {
+			t.Errorf("without --why: status %d, %q", status, denied)
+		}
+	}
 	if status, denied := denials(t, bin, dir, `python3 -c 'import sys; sys.exit("sudo: The \"no new privileges\" flag is set, which prevents sudo from running as root.")'`); status != 1 || !strings.Contains(denied, "get no privileges") {
 		t.Errorf("status %d, %q", status, denied)
 	}

@@ -169,10 +169,15 @@ func parseRun(v *usage.Verb, args []string, o *runOptions, more func(*flag.FlagS
 	if more != nil {
 		more(fs)
 	}
-	if err := usage.Flags(fs, args); err != nil {
+	var err error
+	if verb == whyVerb.Name {
+		o.command, err = usage.Words(fs, args)
+	} else if err = usage.Flags(fs, args); err == nil { // the flags of a command follow it
+		o.command = fs.Args()
+	}
+	if err != nil {
 		return v.Wrong(fs, err)
 	}
-	o.command = fs.Args()
 	if o.shellSet {
 		o.command = append([]string{"/bin/sh", "-c", o.shell}, o.command...)
 	}

@@ -32,17 +32,13 @@ or a URL. docs/json.md of the source tree lists the keys of JSON.`,
 
 func cmdWhy(args []string) int {
 	o, asJSON := &runOptions{}, false
-	n := 0 // words before the flags
-	for n < len(args) && !strings.HasPrefix(args[n], "-") {
-		n++
-	}
-	if err := parseRun(&whyVerb, args[n:], o, func(fs *flag.FlagSet) { jsonFlag(fs, &asJSON) }); err != nil {
+	if err := parseRun(&whyVerb, args, o, func(fs *flag.FlagSet) { jsonFlag(fs, &asJSON) }); err != nil {
 		return whyVerb.Fail(err)
 	}
 	if o.shellSet {
 		return whyVerb.Fail(usage.Errorf("why", "takes no -c: it runs nothing"))
 	}
-	subjects := append(args[:n:n], o.command...)
+	subjects := o.command
 	if len(subjects) == 0 {
 		return whyVerb.Fail(usage.Errorf("why", "a path or a host is missing"))
 	}

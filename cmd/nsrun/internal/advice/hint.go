@@ -231,5 +231,9 @@ func noSessionHint(word string) string {
 	case "diff", "commit", "drop":
 		return "a session comes before paths; try: " + escape.Command([]string{"nsrun", verb, "last", word})
 	}
-	return "a path is not a session; try: nsrun ls, and nsrun diff last PATH"
+	instead := map[string]string{"discard": "drop last", "undo": "restore"}[os.Args[min(1, len(os.Args)-1)]]
+	if instead == "" {
+		return "a path is not a session; try: nsrun ls, and nsrun diff last PATH"
+	}
+	return "a path is not a session; try: nsrun " + instead + " " + escape.Command([]string{word})
 }

@@ -40,14 +40,22 @@ func (v *Verb) Parse(args []string, define func(*flag.FlagSet)) (rest []string, 
 	fs := flag.NewFlagSet(v.Name, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	define(fs)
+	rest, err := Words(fs, args)
+	if err != nil {
+		return nil, v.Fail(v.Wrong(fs, err)), false
+	}
+	return rest, 0, true
+}
+
+// Words parses flags that may stand between other words, up to "--", and returns those.
+func Words(fs *flag.FlagSet, args []string) (rest []string, err error) {
 	for {
-		err := Flags(fs, args)
-		if err != nil {
-			return nil, v.Fail(v.Wrong(fs, err)), false
+		if err := Flags(fs, args); err != nil {
+			return nil, err
 		}
 		left := fs.Args()
 		if n := len(args) - len(left); len(left) == 0 || n > 0 && args[n-1] == "--" {
-			return append(rest, left...), 0, true
+			return append(rest, left...), nil
 		}
 		rest, args = append(rest, left[0]), left[1:]
 	}
