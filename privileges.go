@@ -100,7 +100,7 @@ func (t *refusalTable) privileges(lower []byte) {
 	}
 }
 
-// speaker is the program with privileges whose message is looked at, which begins with its name. Empty: it is not known.
+// speaker is the program with privileges whose message is looked at, which begins with its name. Empty: unknown.
 func (t *refusalTable) speaker() string {
 	name, _, _ := strings.Cut(string(t.now), ":")
 	path, err := exec.LookPath(name)
