@@ -151,8 +151,8 @@ const (
 	Keep After = iota
 	// Commit gives each command a session, and commits it when the command has ended, whatever its exit status: as
 	// if the command had run without a sandbox, except that the changes can be undone. If somebody else changed the
-	// same files meanwhile, the session is kept, and so are files that would run later (Config.AllowExec) or are
-	// special (Config.AllowSpecial).
+	// same files meanwhile, or if the context of Run ended, the session is kept, and so are files that would run
+	// later (Config.AllowExec) or are special (Config.AllowSpecial).
 	Commit
 	// Discard gives each command a session that is discarded: the Result lists the changes, and they are nowhere
 	// else.

@@ -285,6 +285,49 @@ func ExampleApprover() {
 	// network access was denied: the command was not run
 }
 
+// allowing is an Approver that asks nobody.
+type allowing struct{}
+
+func (allowing) Approve(_ context.Context, q nsrun.Question) (nsrun.Answer, error) {
+	fmt.Println(q.Action, filepath.Base(q.Target))
+	return nsrun.AllowSession, nil // the Runner does not ask about this path again
+}
+
+// A command is refused a file. The user is asked, and the command is run again.
+func ExampleRefusal_PathRule() {
+	dir, err := os.MkdirTemp("", "project-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "accounts")
+	if err := os.WriteFile(file, []byte("42\n"), 0o600); err != nil {
+		log.Fatal(err)
+	}
+	r := nsrun.NewRunner(nsrun.Config{Project: dir, Approver: allowing{}, Rules: []nsrun.Rule{{Mode: nsrun.Blocked, Pattern: file}}})
+	defer r.Close()
+
+	q := nsrun.Request{Command: "cat accounts"}
+	res, err := r.Run(context.Background(), q)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(res.ExitCode)
+	for _, refusal := range res.Refusals {
+		if rule, ok := refusal.PathRule(); ok {
+			q.Paths = append(q.Paths, rule)
+		}
+	}
+	if res, err = r.Run(context.Background(), q); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Print(res)
+	// Output:
+	// 1
+	// show accounts
+	// 42
+}
+
 // What a command writes is seen while it runs.
 func ExampleExecution_Events() {
 	dir, err := os.MkdirTemp("", "project-")

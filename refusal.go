@@ -35,7 +35,7 @@ type Refusal struct {
 	// as much).
 	Rule string `json:"rule"`
 	Why  string `json:"why"` // the same for people
-	// Flag is the flag of nsrun run that would allow it. Empty: none would.
+	// Flag is the flag of nsrun run that would allow it, as it is typed in a shell: see PathRule. Empty: none would.
 	Flag    string `json:"allow_with"`
 	Count   int    `json:"count"`             // how many times it was seen; zero: nobody has tried
 	PID     int    `json:"pid,omitempty"`     // who tried it first, as the sandbox counts; zero: unknown
@@ -79,6 +79,20 @@ func (r Refusal) String() string {
 		text += " (try: " + r.Flag + ")"
 	}
 	return text
+}
+
+// PathRule is what a Request can ask for, in its Paths, so that the command is not refused this again: the same path or
+// the directory that has to be writable. ok is false if no rule about a path would allow it, and for a Refusal that was
+// decoded from JSON. For the network there are Request.Network and rules in Config.Net, and for a unix socket
+// Config.AllowUnix.
+func (r Refusal) PathRule() (rule Rule, ok bool) {
+	switch r.flag {
+	case "--ro":
+		return Rule{Mode: ReadOnly, Pattern: r.value}, true
+	case "--rw":
+		return Rule{Mode: Direct, Pattern: r.value}, true
+	}
+	return Rule{}, false
 }
 
 // loopbackRule is the word for a server of the host at its loopback device, where the sandbox has one of its own.

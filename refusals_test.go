@@ -152,6 +152,15 @@ func TestRefusals(t *testing.T) {
 			}
 			r := refusal(t)
 			with := allowed(t, c, strings.ReplaceAll(r.Flag, "'", ""))
+			if i%3 == 0 { // the program asks for it
+				rule, ok := r.PathRule()
+				with = c
+				with.Approver = yes{}
+				if res, err := runner(t, with).Run(t.Context(), nsrun.Request{Command: command, Paths: []nsrun.Rule{rule}}); !ok || err != nil || res.ExitCode != 0 {
+					t.Errorf("with %v: %v, %s", rule, err, res)
+				}
+				return
+			}
 			if res, err := runner(t, with).Run(t.Context(), nsrun.Request{Command: command}); err != nil || res.ExitCode != 0 {
 				t.Errorf("with %s: %v, %s", r.Flag, err, res)
 			}

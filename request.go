@@ -28,8 +28,9 @@ type Request struct {
 	// LearnNet lets the command reach everything, and lists in Result.Network the rules that would
 	// have been enough in Config.Net. It needs the same yes. False: the rules hold.
 	LearnNet bool
-	// Paths asks for more paths. Those that allow something need an Approver's yes. They are not patterns, and the
-	// approved path has no symbolic links. "/", and paths in /proc, /sys and /dev, are errors. Nil: none.
+	// Paths asks for more paths, such as those of Refusal.PathRule. Those that allow something need an Approver's
+	// yes. They are not patterns, and the approved path has no symbolic links. "/", and paths in /proc, /sys and
+	// /dev, are errors. Nil: none.
 	Paths []Rule
 
 	// Env is added to the environment; each must have the form "K=V". Nil: nothing.

@@ -67,8 +67,8 @@ type Result struct {
 
 	// Refusals are what the policy refused the command, as far as that is known: denied network access; a program
 	// or working directory that is hidden; and, if the command failed and its standard error is in this Result, the
-	// paths that its messages name, if the policy, and nothing else, refuses them. Config.Why makes them complete.
-	// Nil: none are known.
+	// paths that its messages name, if the policy, and nothing else, refuses them. Of a command that runs tests, the
+	// standard output counts, too. Config.Why makes them complete. Nil: none are known.
 	Refusals []Refusal
 
 	// Backend is the mechanism that made the sandbox. Zero: there was no sandbox, or the command was not executed.
