@@ -90,7 +90,17 @@ func Check() Availability { return availability(features.Get) }
 
 // availability is Check with a given source of features.
 func availability(get func(features.Name) features.Feature) Availability {
-	f, ok := nativeLacks(get)
+	if f := get(features.FileCalls); f.Status == features.No {
+		a := availabilityWithout(f, true)
+		a.Status = NotSupported // a sandbox without a session would be there
+		return a
+	}
+	f, ok := nativeLacks(func(n features.Name) features.Feature {
+		if n == features.CgroupNamespaces { // which most commands do without
+			return features.Feature{Name: n, Status: features.Yes}
+		}
+		return get(n)
+	})
 	a := availabilityWithout(f, ok)
 	if a.Status != NotSupported || f.Name == features.Devices { // for which AutoBackend does not do without namespaces
 		return a
@@ -112,7 +122,7 @@ func nativeAvailability(get func(features.Name) features.Feature) Availability {
 func nativeLacks(get func(features.Name) features.Feature) (missing features.Feature, ok bool) {
 	for _, name := range [...]features.Name{
 		features.Proc, features.UserNamespaces, features.MountNamespaces, features.NetworkNamespaces, features.ProcessNamespaces, features.IPCNamespaces,
-		features.CgroupNamespaces, features.SeccompFilters, features.Devices, features.Overlay,
+		features.CgroupNamespaces, features.SeccompFilters, features.Capset, features.Devices, features.Overlay,
 	} {
 		if f := get(name); f.Status == features.No {
 			return f, true

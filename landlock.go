@@ -118,7 +118,7 @@ func errNamespaces(what string) error {
 }
 
 var landlockFeatures = [...]features.Name{
-	features.Proc, features.LandlockScopes, features.SeccompFilters, features.SeccompNotification, features.Openat2, features.CloseRange, features.Statx,
+	features.Proc, features.LandlockScopes, features.SeccompFilters, features.Capset, features.SeccompNotification, features.Openat2, features.CloseRange, features.Statx,
 }
 
 // landlockError says why LandlockBackend does not work on this machine. Nil: it works.
@@ -147,7 +147,9 @@ func (x *Execution) fallsBack(err error) bool {
 // refusesNamespaces reports whether an error of a start says that there are no namespaces. Many calls can return such
 // errors, so it tests the kernel once more, except for the call that only makes namespaces.
 func refusesNamespaces(err error) bool {
-	if !slices.ContainsFunc([]syscall.Errno{syscall.EPERM, syscall.EACCES, syscall.ENOSYS, syscall.EINVAL, syscall.ENOSPC, syscall.EUSERS, syscall.EROFS},
+	killed, _ := errors.AsType[*nsexec.KilledError](err)
+	filtered := killed != nil && killed.Signal == syscall.SIGSYS
+	if !filtered && !slices.ContainsFunc([]syscall.Errno{syscall.EPERM, syscall.EACCES, syscall.ENOSYS, syscall.EINVAL, syscall.ENOSPC, syscall.EUSERS, syscall.EROFS},
 		func(e syscall.Errno) bool { return errors.Is(err, e) }) && !errors.Is(err, errors.ErrUnsupported) {
 		return false
 	}

@@ -35,6 +35,8 @@ const (
 	CloseRange          Name = "close_range"
 	Statx               Name = "statx"
 	SeccompFilters      Name = "seccomp filters"
+	Capset              Name = "capset"
+	FileCalls           Name = "file calls"
 	Devices             Name = "devices"
 	Renameat2           Name = "renameat2"
 	Overlay             Name = "overlay"
@@ -163,10 +165,18 @@ func (f *Feature) missing() string {
 	s := "this machine has no " + string(f.Name)
 	if e, ok := errors.AsType[filteredError](f.cause); ok {
 		s = e.refuses(string(f.Name))
+	} else if e, ok := errors.AsType[filterError](f.cause); ok {
+		s = e.Error()
 	} else if f.Why != "" {
 		s += ": " + f.Why
 	}
 	return s
+}
+
+// filterError says which calls a seccomp filter does not allow.
+type filterError interface {
+	error
+	byFilter()
 }
 
 // filteredError is the error with which a seccomp filter refuses a call that the kernel has.

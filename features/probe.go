@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/reexec"
 )
 
 // Probe tries every feature, even if it was tried before. It takes some milliseconds.
@@ -98,7 +100,9 @@ func try(i int) *outcome {
 	case e.on != "" && try(find(e.on)).status != Yes:
 		o.err = errors.New("not tested: it needs " + string(e.on))
 	default:
-		o.err = e.try()
+		if o.err = endedAt(e.calls); o.err == nil {
+			o.err = e.try()
+		}
 		o.status = statusOf(o.err)
 	}
 	if o.status != Unknown {
@@ -116,6 +120,8 @@ func get(i int) Feature {
 	switch {
 	case o.status == Yes:
 		f.Remedy = ""
+	case errors.Is(o.err, reexec.ErrFiltered):
+		f.Remedy = filterRemedy(o.err)
 	case o.status == No && table[i].remedy != nil:
 		f.Remedy = table[i].remedy(o.err)
 	}
@@ -131,7 +137,8 @@ func statusOf(err error) Status {
 	if err == nil {
 		return Yes
 	}
-	if _, ok := errors.AsType[absentError](err); ok {
+	_, absent := errors.AsType[absentError](err)
+	if _, ok := errors.AsType[filterError](err); ok || absent || errors.Is(err, reexec.ErrFiltered) {
 		return No
 	}
 	e, ok := errors.AsType[unix.Errno](err)

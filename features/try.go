@@ -265,6 +265,9 @@ func userRemedy(err error) string {
 	case confined && errors.Is(err, unix.EACCES): // a filter or the kernel itself would answer EPERM
 		return "add the rule \"userns,\" to AppArmor's profile " + profile + ", or start nsrun outside of that profile"
 	}
+	if unit() != "" && Filtered() { // RestrictNamespaces=
+		return filterRemedy(err)
+	}
 	return "run nsrun outside of the container or chroot, or start the container with " + NamespacesRemedy
 }
 

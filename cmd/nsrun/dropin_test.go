@@ -87,6 +87,11 @@ func TestKilledWhileBlocked(t *testing.T) {
 
 // refuse is a seccomp filter under which these system calls fail.
 func refuse(errno syscall.Errno, calls ...uint32) (b []byte) {
+	return answer(unix.SECCOMP_RET_ERRNO|uint32(errno), calls...)
+}
+
+// answer is a filter with an action for these calls.
+func answer(action uint32, calls ...uint32) (b []byte) {
 	add := func(code uint16, jt, jf byte, k uint32) {
 		b = append(binary.NativeEndian.AppendUint16(b, code), jt, jf)
 		b = binary.NativeEndian.AppendUint32(b, k)
@@ -94,7 +99,7 @@ func refuse(errno syscall.Errno, calls ...uint32) (b []byte) {
 	add(unix.BPF_LD|unix.BPF_W|unix.BPF_ABS, 0, 0, 0)
 	for _, nr := range calls {
 		add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, 0, 1, nr)
-		add(unix.BPF_RET|unix.BPF_K, 0, 0, 0x50000|uint32(errno))
+		add(unix.BPF_RET|unix.BPF_K, 0, 0, action)
 	}
 	add(unix.BPF_RET|unix.BPF_K, 0, 0, 0x7fff0000)
 	return b

@@ -62,6 +62,19 @@ func TestRefusedListed(t *testing.T) {
 	}
 }
 
+// under returns a function that runs nsrun in the project, under the filter in a file.
+func under(t *testing.T, bin, file, project, state string) func(args ...string) ran {
+	return func(args ...string) ran {
+		outer := append([]string{"--unshare-user", "--cap-add", "ALL", "--dev-bind", "/", "/", "--seccomp-file", file, "--", filepath.Join(bin, "nsrun")}, args...)
+		if testenv.Root() {
+			outer = outer[1:]
+		}
+		c := command(outer...)
+		c.Dir, c.Env = project, append(os.Environ(), "XDG_STATE_HOME="+state)
+		return runs(t, bin, "nsrun", c)
+	}
+}
+
 // TestRefusedEach: if one system call is refused, with each of three errors, each verb works as usual, or fails with
 // the line of the table of features. It never prints an errno alone.
 func TestRefusedEach(t *testing.T) {
@@ -85,15 +98,7 @@ func TestRefusedEach(t *testing.T) {
 		{"why", []string{"run", "--discard", "--why", "--", "cat", "a"}},
 		{"watch", []string{"run", "--discard", "--watch", "--", "sh", "-c", "echo b >b"}},
 	}
-	run := func(args ...string) ran {
-		outer := append([]string{"--unshare-user", "--cap-add", "ALL", "--dev-bind", "/", "/", "--seccomp-file", file, "--", filepath.Join(bin, "nsrun")}, args...)
-		if testenv.Root() {
-			outer = outer[1:]
-		}
-		c := command(outer...)
-		c.Dir, c.Env = project, append(os.Environ(), "XDG_STATE_HOME="+dir)
-		return runs(t, bin, "nsrun", c)
-	}
+	run := under(t, bin, file, project, dir)
 	for i, call := range refusable {
 		for j, errno := range []unix.Errno{unix.ENOSYS, unix.EPERM, unix.EACCES} {
 			if !testenv.Turn(i+j) || errno == unix.EACCES && !testenv.Long() || call.nr == unix.SYS_CLONE3 && errno != unix.ENOSYS && withCgo() {

@@ -102,6 +102,7 @@ func cloneFor(flags, uid, gid uintptr, sock, status *[2]int32) (clone bool) {
 	closeFd(sock[0])
 	closeFd(status[0])
 	sock[0], status[0] = int32(s), int32(p)
+	share()
 	all := ^uint64(0)
 	var old uint64
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, 2, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&old)), 8, 0, 0)
@@ -126,6 +127,26 @@ func cloneFor(flags, uid, gid uintptr, sock, status *[2]int32) (clone bool) {
 	return false
 }
 
+// attempts is the address of a word that the clone sets when it has made the calls of probes (reexec.AttemptProbed),
+// which a seccomp filter may answer by ending it. Zero: there is no filter.
+var attempts uintptr
+
+// share makes that word, if there is a filter.
+//
+//go:nosplit
+//go:norace
+func share() {
+	if mode, _, e := syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_GET_SECCOMP, 0, 0); mode == 0 && e == 0 {
+		return
+	}
+	at, _, e := syscall.RawSyscall6(syscall.SYS_MMAP, 0, 4096, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_SHARED|syscall.MAP_ANON, ^uintptr(0), 0)
+	if e == 0 {
+		attempts = at
+		reexec.Attempting(at)
+	}
+}
+
 // maxCPUs is the number of processors that elsewhere supports.
 const maxCPUs = 1024
 
@@ -135,13 +156,17 @@ var mask [maxCPUs / 64]uint64
 // elsewhere moves the clone, which has not run yet, to another processor. The kernel
 // often queues a new process on its parent's processor. This process runs for longer
 // than a time slice, so the two would not run at the same time. In the end the clone
-// may run on the same processors as before.
+// may run on the same processors as before. A seccomp filter could end this process for
+// that, as those of systemd's units with ~@resources do.
 //
 //go:nosplit
 //go:norace
 func elsewhere(pid uintptr) {
 	var cpu uint32
 	at := uintptr(unsafe.Pointer(&mask))
+	if attempts != 0 {
+		return
+	}
 	n, _, e := syscall.RawSyscall(syscall.SYS_SCHED_GETAFFINITY, 0, unsafe.Sizeof(mask), at)
 	if e != 0 {
 		return
@@ -174,6 +199,9 @@ func child() {
 	var handler [4]uintptr // struct sigaction: SIG_DFL
 	syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(syscall.SIGCHLD), uintptr(unsafe.Pointer(&handler)), 0, 8, 0, 0)
 	syscall.RawSyscall(syscall.SYS_PRCTL, prSetPdeathsig, uintptr(syscall.SIGKILL), 0)
+	if attempts != 0 {
+		reexec.AttemptProbed(attempts)
+	}
 	uid, gid := uintptr(started.UID), uintptr(started.GID)
 	if !started.Inherit {
 		// 0 is the socket, 1 the status pipe. All other descriptors are closed.

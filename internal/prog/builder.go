@@ -228,8 +228,11 @@ type Ref struct {
 }
 
 // Call adds a system call.
-func (b *Builder) Call(s Sys, args ...Arg) Ref {
-	op := Op{Nr: sysTable[s].nr[b.p.Arch], Step: b.step}
+func (b *Builder) Call(s Sys, args ...Arg) Ref { return b.Raw(sysTable[s].nr[b.p.Arch], args...) }
+
+// Raw adds the system call with a number, which need not be in the table.
+func (b *Builder) Raw(nr uint32, args ...Arg) Ref {
+	op := Op{Nr: nr, Step: b.step}
 	for i, a := range args {
 		op.Kind |= a.kind << (2 * i)
 		op.Args[i] = a.val

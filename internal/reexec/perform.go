@@ -115,6 +115,9 @@ func (w *Worker) end(err error) error {
 		err = werr
 	case state != nil && !state.Success():
 		err = fmt.Errorf("the launcher's image ended: %s", state)
+		if ws, ok := state.Sys().(syscall.WaitStatus); ok && filtered(ws) {
+			err = ErrFiltered
+		}
 	}
 	if last > 0 { // the Program went on in another process, which is our child
 		var ws syscall.WaitStatus
@@ -125,10 +128,18 @@ func (w *Worker) end(err error) error {
 		}
 		if err == nil && ws != 0 {
 			err = fmt.Errorf("the launcher's image ended: wait status %#x", uint32(ws))
+			if filtered(ws) {
+				err = ErrFiltered
+			}
 		}
 	}
 	return err
 }
+
+// ErrFiltered says that a seccomp filter ended the process at a system call of a Program.
+var ErrFiltered = errors.New("a seccomp filter ends processes at a system call that this needs (SIGSYS), instead of refusing it")
+
+func filtered(ws syscall.WaitStatus) bool { return ws.Signaled() && ws.Signal() == syscall.SIGSYS }
 
 // records reads what a Program reports: the process in which it went on, if there is one, and what failed.
 func records(r io.Reader) (last int, err error) {

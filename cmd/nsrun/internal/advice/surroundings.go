@@ -3,6 +3,7 @@
 package advice
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -26,6 +27,9 @@ import (
 func Surroundings(err error) string {
 	if errors.Is(err, unix.EFBIG) {
 		return "the limit on the size of files is too low; try: ulimit -f unlimited"
+	}
+	if text := filterHint(err); text != "" {
+		return text
 	}
 	if e, ok := errors.AsType[*nsexec.Error](err); ok && errors.Is(e.Err, unix.EPERM) {
 		switch {
@@ -52,8 +56,8 @@ func Surroundings(err error) string {
 			return f.Err().Error()
 		}
 	}
-	if e, ok := errors.AsType[*nsexec.Error](err); ok && unspecific(e) && filtered() {
-		return filterHint
+	if e, ok := errors.AsType[*nsexec.Error](err); ok && unspecific(e) && features.Filtered() {
+		return underFilter
 	}
 	if e, ok := errors.AsType[*fs.PathError](err); ok && strings.HasPrefix(e.Path, "/proc/self/") && errors.Is(err, fs.ErrNotExist) {
 		return noProcHint
@@ -102,7 +106,7 @@ func sharedHint(e *overlay.Error, below string) string {
 // lacking tries the features that a sandbox needs, and returns what is missing, with what to do. Empty: nothing.
 func lacking() string {
 	for _, name := range [...]features.Name{
-		features.UserNamespaces, features.MountNamespaces, features.ProcessNamespaces, features.IPCNamespaces,
+		features.Capset, features.UserNamespaces, features.MountNamespaces, features.ProcessNamespaces, features.IPCNamespaces,
 		features.CgroupNamespaces, features.NetworkNamespaces, features.SeccompFilters,
 	} {
 		if f := features.Get(name); f.Status == features.No {
@@ -138,19 +142,26 @@ func unspecific(e *nsexec.Error) bool {
 	return false
 }
 
-// filtered reports whether this process runs under a seccomp filter.
-func filtered() bool {
-	mode, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
-	return mode == unix.SECCOMP_MODE_FILTER || err == unix.EPERM || err == unix.ENOSYS // it refuses this call, too
+// filterHint is the hint where a seccomp filter refuses calls without which there are no sessions, or has ended the
+// sandbox at a call.
+func filterHint(err error) string {
+	if killed, ok := errors.AsType[*nsexec.KilledError](err); ok && killed.Signal == unix.SIGSYS {
+		return cmp.Or(lacking(), "a seccomp filter ends processes at a system call that this needs, instead of refusing it; try: "+features.FilterRemedy())
+	}
+	refused := errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSYS)
+	if f := features.Get(features.FileCalls); refused && features.Filtered() && f.Status == features.No {
+		return f.Err().Error()
+	}
+	return ""
 }
 
-const filterHint = "nsrun itself runs under a seccomp filter, as in a container, which may refuse a call that this needs; try: " +
+const underFilter = "nsrun itself runs under a seccomp filter, as in a container, which may refuse a call that this needs; try: " +
 	"docker run --security-opt seccomp=unconfined, or podman run --security-opt seccomp=unconfined"
 
 // setupHint is the hint where the kernel refuses a call that each sandbox needs.
 func setupHint() string {
-	if filtered() && lacking() == "" { // of what doctor tests
-		return filterHint
+	if features.Filtered() && lacking() == "" { // of what doctor tests
+		return underFilter
 	}
 	return "try: nsrun doctor"
 }

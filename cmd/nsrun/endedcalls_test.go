@@ -1,0 +1,102 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/features"
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+// filterScene is a project, and a function that writes a filter and returns what runs nsrun in the project under it.
+func filterScene(t *testing.T) func(filter []byte) func(args ...string) ran {
+	bin, dir := installed(t), testenv.Dir(t)
+	file, project := filepath.Join(dir, "filter"), filepath.Join(dir, "project")
+	testenv.Tree(t, dir, "project/", "project/a")
+	return func(filter []byte) func(args ...string) ran {
+		if err := os.WriteFile(file, filter, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return under(t, bin, file, project, dir)
+	}
+}
+
+// TestEndedAtCalls: a filter that ends processes at the calls of @mount, as systemd's SystemCallFilter=~@mount does, is
+// like one that refuses them: commands run without namespaces. Where one ends processes at a call that every sandbox
+// makes, one line says so, and doctor agrees.
+func TestEndedAtCalls(t *testing.T) {
+	testenv.Leaks(t, reap)
+	if f := features.Get(features.LandlockScopes); f.Status != features.Yes {
+		testenv.Skip(t, string(f.Name), f.Why)
+	}
+	under := filterScene(t)
+	mount := []uint32{
+		unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT,
+		unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
+	}
+	nsrun := under(answer(unix.SECCOMP_RET_KILL_PROCESS, mount...))
+	for _, c := range []struct {
+		says string
+		args []string
+	}{
+		{"this host allows no namespaces", []string{"run", "--keep", "--", "sh", "-c", "echo b >b"}},
+		{"committed", []string{"commit"}},
+		{"", []string{"run", "--direct", "--", "cat", "b"}},
+		{"Commands run without namespaces", []string{"doctor"}},
+	} {
+		if got := nsrun(c.args...); got.status != 0 || !strings.Contains(got.out, c.says) {
+			t.Errorf("%s: status %d\n%s", c.args, got.status, got.out)
+		}
+	}
+	if got := nsrun("run", "--backend", "native", "--direct", "--", "true"); got.status != 125 ||
+		!strings.Contains(got.out, "no mount namespaces: a seccomp filter ends processes") || strings.Count(got.out, "\n") != 1 {
+		t.Errorf("native: status %d\n%s", got.status, got.out)
+	}
+	nsrun = under(answer(unix.SECCOMP_RET_KILL_PROCESS, unix.SYS_CAPSET))
+	const says = "a seccomp filter ends processes that call capset(2), instead of refusing it"
+	if got := nsrun("run", "--direct", "--", "true"); got.status != 125 || !strings.Contains(got.out, says+" (") || strings.Count(got.out, "\n") != 1 {
+		t.Errorf("capset: status %d\n%s", got.status, got.out)
+	}
+	if got := nsrun("doctor"); got.status != 1 || !strings.Contains(got.out, says+"\n") {
+		t.Errorf("capset: doctor: status %d\n%s", got.status, got.out)
+	}
+}
+
+// TestRefusedFileCalls: where a filter refuses a call without which there is no session, one line names the call and
+// what to do, and doctor agrees.
+func TestRefusedFileCalls(t *testing.T) {
+	testenv.Leaks(t, reap)
+	under := filterScene(t)
+	for i, c := range []struct {
+		name string
+		nr   uint32
+	}{
+		{"utimensat", unix.SYS_UTIMENSAT}, {"fchmod", unix.SYS_FCHMOD}, {"fchmodat", unix.SYS_FCHMODAT},
+		{"getdents64", unix.SYS_GETDENTS64}, {"mkdirat", unix.SYS_MKDIRAT},
+	} {
+		for j, errno := range []unix.Errno{unix.EPERM, unix.ENOSYS} {
+			if !testenv.Turn(i + j) {
+				continue
+			}
+			nsrun := under(refuse(errno, c.nr))
+			says := "a seccomp filter refuses " + c.name + "(2)"
+			got := nsrun("run", "--keep", "--", "sh", "-c", "echo b >b")
+			if got.status != 125 || !strings.Contains(got.out, says+" (it needs a seccomp filter that allows it; try: ") || strings.Count(got.out, "\n") != 1 {
+				t.Errorf("%s, %v: status %d\n%s", c.name, errno, got.status, got.out)
+			}
+			if got := nsrun("doctor"); got.status == 0 || !strings.Contains(got.out, says+"\n") {
+				t.Errorf("%s, %v: doctor: status %d\n%s", c.name, errno, got.status, got.out)
+			}
+		}
+	}
+	nsrun := under(refuse(unix.EPERM, unix.SYS_REBOOT))
+	if got := nsrun("run", "--discard", "--", "true"); got.status != 0 { // the control
+		t.Errorf("status %d\n%s", got.status, got.out)
+	}
+}

@@ -1,0 +1,82 @@
+//go:build linux
+
+package features
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/reexec"
+	"github.com/nsrun/nsrun/internal/testenv"
+)
+
+// TestEnded: a filter that ends processes at the calls of probes does not end the process that asks: what takes these
+// calls is missing, and the cause and what to do are named.
+func TestEnded(t *testing.T) {
+	testenv.Leaks(t)
+	found := harmed(t, "end")
+	for _, name := range toldBy {
+		got, end := found[name], "ends processes that call "
+		if name == UserNamespaces {
+			end = reexec.ErrFiltered.Error()
+		}
+		switch alive := name == CloseRange || name == PidfdOpen || name == Clone3; {
+		case alive && got.Status != Yes:
+			t.Errorf("%s, which the filter allows, is %s: %s", name, got.Status, got.Why)
+		case !alive && (got.Status != No || !strings.Contains(got.Why, end) || got.Remedy != FilterRemedy()):
+			t.Errorf("%s is %s: %s; try: %s", name, got.Status, got.Why, got.Remedy)
+		}
+	}
+	if got := found[SeccompFilters]; got.Status != No {
+		t.Errorf("%s is %s: they are installed by a call at which the filter ends processes", got.Name, got.Status)
+	}
+	if got := found[FileCalls]; got.Status != Yes {
+		t.Errorf("%s is %s: %s", got.Name, got.Status, got.Why)
+	}
+}
+
+// TestProbed: a process that makes calls in advance makes all of those that probes make.
+func TestProbed(t *testing.T) {
+	for i := range table {
+		for _, c := range table[i].calls {
+			if !slices.Contains(reexec.Probed[:], uintptr(c.number)) {
+				t.Errorf("%s: %s is not among them", table[i].Name, c.name)
+			}
+		}
+	}
+	if err := attempt([]systemCall{{"capset", unix.SYS_CAPSET}}); err != nil {
+		t.Errorf("without a filter: %v", err)
+	}
+}
+
+// TestFilterError: the error is about the filter, not about the machine.
+func TestFilterError(t *testing.T) {
+	err := Lacks(Capset, fatalError{"capset"})
+	if !errors.Is(err, errors.ErrUnsupported) || !strings.HasPrefix(err.Error(), "a seccomp filter ends processes that call capset(2), instead of refusing it (") {
+		t.Error(err)
+	}
+}
+
+// TestServiceOf: a unit is named only if this process is in it itself.
+func TestServiceOf(t *testing.T) {
+	for text, want := range map[string]string{
+		"0::/system.slice/runner.service\n":                                      "runner.service",
+		"1:name=systemd:/system.slice/a.service\n0::/system.slice/b@1.service\n": "b@1.service",
+		"0::/\n": "",
+		"0::/user.slice/user-1000.slice/session-2.scope\n":                          "",
+		"0::/system.slice/docker-0123.scope\n":                                      "",
+		"0::/user.slice/user-1000.slice/user@1000.service/app.slice/run-r1.scope\n": "",
+		"12:memory:/system.slice/a.service\n0::/system.slice/a.service/payload\n":   "",
+		"0::/system.slice/a\\x2db.service\n":                                        "",
+		"0::/system.slice/a;b.service\n":                                            "",
+		"":                                                                          "",
+	} {
+		if got := serviceOf(text); got != want {
+			t.Errorf("%q: %q, not %q", text, got, want)
+		}
+	}
+}
