@@ -303,6 +303,9 @@ func (t *refusalTable) text(output []byte) {
 		for _, m := range messages {
 			if i := bytes.Index(lower, m.text); i >= 0 && len(lower) == len(line) {
 				before, behind := string(line[:i]), string(line[i+len(m.text):])
+				if strings.TrimSpace(before) == "" && bytes.HasSuffix(bytes.TrimSpace(t.last), []byte(":")) {
+					before = string(t.last) // CMake breaks lines
+				}
 				if string(m.text) == readOnlyDatabase {
 					t.guesses[0].add(t, t.database)
 					break

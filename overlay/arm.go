@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -73,7 +74,11 @@ func (s *Session) makeCopy(ctx context.Context, i int) error {
 		return err
 	}
 	defer top.Close()
-	rec, err := tree.MakeMirror(ctx, from, top)
+	room, err := makeRoom(ctx, top)
+	if err != nil {
+		return err
+	}
+	rec, err := tree.MakeMirror(room, from, top)
 	if err != nil {
 		return err
 	}
@@ -82,6 +87,37 @@ func (s *Session) makeCopy(ctx context.Context, i int) error {
 	}
 	s.copies[i] = rec
 	return s.await(rec.Own.Stat.Ctime)
+}
+
+// room is a context that ends when a copy has taken nine tenths of the space that was free on its disk: other programs
+// fail where a disk is full. Nothing is refused beforehand, because copies of some file systems share their blocks.
+type room struct {
+	context.Context
+	disk  *tree.Handle
+	least uint64 // blocks that have to stay free
+}
+
+var errNoRoom = fmt.Errorf("a copy of the project would take more than nine tenths of the free space: %w", unix.ENOSPC)
+
+func makeRoom(ctx context.Context, disk *tree.Handle) (*room, error) {
+	free, err := freeBlocks(disk)
+	return &room{ctx, disk, free / 10}, err
+}
+
+func (r *room) Err() error {
+	if err := r.Context.Err(); err != nil {
+		return err
+	}
+	if free, err := freeBlocks(r.disk); err == nil && free < r.least {
+		return errNoRoom
+	}
+	return nil
+}
+
+func freeBlocks(disk *tree.Handle) (uint64, error) {
+	var st unix.Statfs_t
+	err := sys.Retry(func() error { return unix.Fstatfs(int(disk.FD), &st) })
+	return st.Bavail, err
 }
 
 // await waits until changes in a copy get another ctime than the copy itself: before Linux 6.13, the clock of file
