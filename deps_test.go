@@ -35,6 +35,7 @@ var mayImport = map[string][]string{
 	"internal/screen":      {"internal/sys"},
 	"internal/escape":      {},
 	"internal/harmless":    {},
+	"internal/plainjson":   {},
 	"internal/idmap":       {"internal/paths", "internal/sandbox", "internal/sys", "nsexec"},
 	"internal/paths":       {},
 	"internal/homedir":     {},
@@ -80,7 +81,7 @@ var mayImport = map[string][]string{
 	"internal/host":        {"internal/confine", "internal/deep", "internal/escape", "internal/githash", "internal/gitindex", "internal/harmless", "internal/homedir", "internal/links", "internal/owndir", "internal/pathrule", "internal/paths", "internal/plan", "internal/runslater", "internal/sys", "mounts", "netpolicy", "overlay", "project"},
 	"internal/dropin":      {"internal/bwrap", "internal/sandbox", "mounts", "nsexec"},
 	"internal/prerun":      {"internal/bwrap", "internal/dropin", "internal/prog", "internal/reexec", "internal/sandbox", "internal/secureexec", "mounts", "nsexec"},
-	"project":              {"change", "internal/escape", "internal/homedir", "internal/owndir", "internal/paths", "internal/sys"},
+	"project":              {"change", "internal/escape", "internal/homedir", "internal/owndir", "internal/paths", "internal/plainjson", "internal/sys"},
 	"internal/renames":     {"internal/notify", "internal/sandbox", "internal/seccomp", "internal/sys"},
 	"":                     {"credential", "internal/gpgagent", "internal/service", "internal/sshagent", "internal/ask", "internal/attempts", "internal/cgroups", "internal/confine", "internal/escape", "internal/homedir", "internal/homelayer", "internal/host", "internal/idmap", "internal/limiter", "internal/limits", "internal/pathrule", "internal/paths", "internal/plan", "internal/renames", "internal/sandbox", "internal/secureexec", "internal/sys", "internal/wall", "fanotify", "features", "mounts", "netpolicy", "netpolicy/broker", "netpolicy/cgroup", "nsexec", "overlay", "project"},
 	"cmd/nsrun":            {"*"},
@@ -139,7 +140,7 @@ var mayImport = map[string][]string{
 
 	// Of overlay.
 	"overlay/internal/tree":  {"internal/deep", "internal/sys"},
-	"overlay/internal/store": {"internal/owndir", "internal/pathrule", "internal/prog", "internal/reexec", "internal/sys", "features", "overlay/internal/tree"},
+	"overlay/internal/store": {"internal/owndir", "internal/pathrule", "internal/plainjson", "internal/prog", "internal/reexec", "internal/sys", "features", "overlay/internal/tree"},
 	"overlay/internal/tx":    {"internal/gitindex", "internal/paths", "internal/sys", "overlay/internal/store", "overlay/internal/tree"},
 }
 

@@ -48,16 +48,18 @@ func (s *Session) Committed() ([]Change, error) {
 }
 
 func changesDone(j *tx.Journal, roots []Root) (list []Change) {
+	modes := make(map[int]uint32, len(j.Attrs)) // that were changed, by node
+	for _, a := range j.Attrs {
+		modes[a.Node] = a.After.Mode
+	}
 	for i, n := range j.Nodes {
 		if n.Kind == "" {
 			continue
 		}
 		old := tree.Stat{Mode: n.Old.Mode, Size: n.Old.Size}
 		now := tree.Stat{Mode: n.New.Mode, Size: n.New.Size}
-		for _, a := range j.Attrs {
-			if a.Node == i {
-				now.Mode = old.Typ() | a.After.Mode
-			}
+		if mode, ok := modes[i]; ok {
+			now.Mode = old.Typ() | mode
 		}
 		if n.New.Ino == 0 && now.Mode == 0 { // it was deleted, or its place was taken later
 			now = old

@@ -1,7 +1,7 @@
 // Package project is the registry of what commands did to projects: which files there are, which commands ran and what
 // they changed, copies of changed files, and permissions that were given permanently. It imports change,
-// internal/escape, internal/homedir, internal/owndir, internal/paths, internal/sys and bbolt. It knows neither sessions
-// nor sandboxes, and changes nothing in a project except what Restore puts back.
+// internal/escape, internal/homedir, internal/owndir, internal/paths, internal/plainjson, internal/sys and
+// bbolt. It knows neither sessions nor sandboxes, and changes nothing in a project except what Restore puts back.
 //
 //	r := project.Open(project.Options{})
 //	defer r.Close()

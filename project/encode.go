@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/nsrun/nsrun/internal/plainjson"
 )
 
 // What is stored, as JSON. The public types are apart: they may change, this may only
@@ -22,6 +24,9 @@ import (
 type text string
 
 func (t text) MarshalJSON() ([]byte, error) {
+	if data, ok := plainjson.Quote(string(t)); ok {
+		return data, nil
+	}
 	if utf8.ValidString(string(t)) {
 		return json.Marshal(string(t))
 	}
@@ -33,6 +38,10 @@ func (t text) MarshalJSON() ([]byte, error) {
 }
 
 func (t *text) UnmarshalJSON(data []byte) error {
+	if s, ok := plainjson.Unquote(data); ok {
+		*t = text(s)
+		return nil
+	}
 	if len(data) > 0 && data[0] == '[' {
 		var n []uint16
 		if err := json.Unmarshal(data, &n); err != nil {

@@ -502,15 +502,15 @@ func (r *Registry) settle(ctx context.Context, session, state string, changes []
 	if session != "" {
 		o.Settle = &settleOp{text(session), text(state), now}
 	}
-	roots := map[string]*dir{}
+	roots := map[string]*looker{}
 	defer func() {
 		for _, d := range roots {
 			d.close()
 		}
 	}()
-	note := func(d *dir, root, path string) {
+	note := func(d *looker, root, path string) {
 		f := fileOp{Path: text(filepath.Join(root, path)), Time: now}
-		if st, ok := look(d, path); ok {
+		if st, ok := d.look(path); ok {
 			f.There, f.Modified, f.Mode = true, st.Mtim.Nano(), st.Mode&0o777
 		}
 		files = append(files, f)
@@ -524,7 +524,8 @@ func (r *Registry) settle(ctx context.Context, session, state string, changes []
 		}
 		d, ok := roots[c.Root]
 		if !ok {
-			d, _ = openRoot(c.Root) // nil: the root is gone, and so are its files
+			root, _ := openRoot(c.Root) // nil: the root is gone, and so are its files
+			d = &looker{root: root, fd: sys.None}
 			roots[c.Root] = d
 		}
 		note(d, c.Root, c.Path)
@@ -577,18 +578,4 @@ func openRoot(root string) (*dir, error) {
 		return nil, err
 	}
 	return newDir(fd, root), nil
-}
-
-// look reports whether there is a regular file at path below d, and what it is like.
-func look(d *dir, path string) (st unix.Stat_t, ok bool) {
-	if d == nil {
-		return st, false
-	}
-	fd, err := openat(d.fd, path, unix.O_PATH, 0)
-	if err != nil {
-		return st, false
-	}
-	defer fd.Close()
-	err = unix.Fstat(int(fd), &st)
-	return st, err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
 }

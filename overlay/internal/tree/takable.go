@@ -23,7 +23,7 @@ type Taken struct {
 // directories to flush; nil: the caller flushes the whole file system.
 func (t *Real) Takable(path string, special bool, flush *Flusher, visit func(Taken) bool) (bool, error) {
 	dir, name := SplitPath(path)
-	w := taker{t: t, special: special, flush: flush, names: map[Inode]uint64{}, groups: groups()}
+	w := taker{t: t, special: special, flush: flush, names: map[Inode]uint64{}, uid: os.Geteuid()}
 	defer w.close()
 	if err := w.enter(dir); err == unix.EACCES || err == nil && !w.may(w.st) {
 		return false, nil // it is closed to us
@@ -62,7 +62,8 @@ type taker struct {
 	special bool
 	flush   *Flusher
 	names   map[Inode]uint64 // of a file with several names, how many were not visited yet
-	groups  []int
+	uid     int
+	groups  []int // that the caller may give files to; nil: not asked yet
 
 	dir *Handle // the directory that was entered last
 	at  string
@@ -128,7 +129,13 @@ func (w *taker) may(st Stat) bool {
 	default:
 		return false
 	}
-	return IsRoot() || st.Owned() && slices.Contains(w.groups, int(st.GID)) && st.Perm()&need == need
+	if w.uid == 0 {
+		return true
+	}
+	if w.groups == nil {
+		w.groups = groups()
+	}
+	return int(st.UID) == w.uid && slices.Contains(w.groups, int(st.GID)) && st.Perm()&need == need
 }
 
 // look looks at one object, and reports whether it can be moved.

@@ -5,6 +5,7 @@ package tx
 import (
 	"encoding/json"
 	"math"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,15 +18,17 @@ func (m Moment) MarshalJSON() ([]byte, error) {
 	const most = math.MaxInt64/1_000_000_000 - 1
 	if sec := int64(m.Sec); -most <= sec && sec <= most {
 		t := unix.Timespec(m)
-		return json.Marshal(t.Nano())
+		return strconv.AppendInt(nil, t.Nano(), 10), nil
 	}
 	return json.Marshal([2]int64{int64(m.Sec), int64(m.Nsec)})
 }
 
 func (m *Moment) UnmarshalJSON(data []byte) error {
 	if len(data) == 0 || data[0] != '[' {
-		var ns int64
-		err := json.Unmarshal(data, &ns)
+		ns, err := strconv.ParseInt(string(data), 10, 64)
+		if err != nil {
+			err = json.Unmarshal(data, &ns) // says why
+		}
 		*m = Moment(unix.NsecToTimespec(ns))
 		return err
 	}
