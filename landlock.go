@@ -26,7 +26,7 @@ import (
 // confined is what a command without namespaces has.
 type confined struct {
 	temp   *host.WorkDir // for temporary files
-	deputy wall.Deputy
+	deputy *wall.Deputy
 	box    plan.Confined
 }
 
@@ -210,7 +210,7 @@ func (x *Execution) attachConfinement(cmd *nsexec.Cmd) error {
 	o := sandbox.Of(cmd)
 	o.Confinement = &sandbox.Confinement{Files: box.Files.Root, NoConnect: !x.request.Network}
 	x.walled.deputy.Close() // of an attempt before
-	x.walled.deputy = wall.Deputy{
+	x.walled.deputy = &wall.Deputy{
 		Loopback: !x.request.Network, Temp: box.Temp,
 		May:  func(path string) bool { return box.Marks.Access(path) == confine.Write },
 		Seen: func(path string) bool { return box.Marks.Access(path) != confine.None },

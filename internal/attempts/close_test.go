@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/notify"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/testenv"
 )
@@ -15,8 +16,8 @@ import (
 // TestCloseWhileLooking: Close does not wait for a file system that does not answer, and what the Observer still uses
 // stays open until that does.
 func TestCloseWhileLooking(t *testing.T) {
-	defer func(before time.Duration) { closePatience = before }(closePatience)
-	closePatience = 10 * time.Millisecond
+	defer func(before time.Duration) { notify.Patience = before }(notify.Patience)
+	notify.Patience = 10 * time.Millisecond
 	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
 		t.Fatal(err)

@@ -86,17 +86,21 @@ func (m *Messages) filter(deny []unix.SockFilter) (f seccomp.Filter) {
 func isWrite(nr int32) bool { return nr == unix.SYS_WRITE || nr == unix.SYS_WRITEV }
 
 func (m *Messages) handle(l notify.Listener, n *notify.Notification) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	// Compare names, because a file system that does not answer would block this thread for ever.
 	fd := int(uint32(n.Args[0])) % len(m.files) // the filter reports no others
-	if file := m.files[fd]; !m.closed && file != "" && stream(int(n.PID), strconv.Itoa(fd)) == file {
+	if file := m.files[fd]; file != "" && stream(int(n.PID), strconv.Itoa(fd)) == file {
 		written(n, &m.text, func(text []byte) { m.keep(&m.kept[fd], text) })
 	}
 	l.Proceed(n.ID)
 }
 
+// keep keeps the text of a write. It alone has the mutex: reading the text can take as long as a file system takes.
 func (m *Messages) keep(kept *[]byte, text []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return
+	}
 	if *kept = append(*kept, text...); len(*kept) > 2*mostKept {
 		*kept = append((*kept)[:0], (*kept)[len(*kept)-mostKept:]...)
 	}

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"slices"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -133,9 +132,6 @@ func (o *Observer) Attach(c *sandbox.Options) error {
 // Follow says which processes the Follower follows: the numbers on the host. At first it follows none.
 func (o *Observer) Follow(processes iter.Seq[int]) { o.quick.follow(processes) }
 
-// closePatience is how long Close waits. It is a variable for a test.
-var closePatience = 2 * time.Second
-
 // Close waits until the Observer has stopped, unless it looks at a file on a file system that does not answer: then it
 // stops when that answers, and may still tell what it has seen. If the sandbox has not ended, its calls fail from now
 // on.
@@ -149,17 +145,7 @@ func (o *Observer) Close() {
 		release()
 		return
 	}
-	late := time.NewTimer(closePatience)
-	defer late.Stop()
-	select {
-	case <-o.done:
-		release()
-	case <-late.C:
-		go func() {
-			<-o.done
-			release()
-		}()
-	}
+	notify.Ended(func() { <-o.done }, release)
 }
 
 // serve answers calls until the sandbox has ended.

@@ -51,22 +51,23 @@ func (s *Server) Start(l *os.File) error {
 	return nil
 }
 
-// Close must be called when the sandbox has ended. It waits for the call that is being answered.
+// Close must be called when the sandbox has ended. It waits for the call that is being answered, with Patience.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.ended = true
 	if s.idle != nil {
 		_ = s.idle.Close()
 	}
-	if s.awoken {
+	awoken := s.awoken
+	if s.awoken = false; awoken {
 		_, _ = unix.Write(s.stop, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	}
 	s.mu.Unlock()
-	s.running.Wait()
-	if s.awoken {
-		_ = unix.Close(s.stop)
-		s.awoken = false
-	}
+	Ended(s.running.Wait, func() {
+		if awoken {
+			_ = unix.Close(s.stop)
+		}
+	})
 }
 
 // await waits for the first call, and serves from then on.

@@ -60,10 +60,15 @@ func (s *caller) link(l notify.Listener, c *call, of *Server) {
 		return
 	}
 	defer m.close()
+	git, overlay := isGit(c.pid), m.overlay()
 	if !l.Valid(c.id) {
 		return
 	}
-	switch err := m.link(s, of, c.flags != 0, isGit(c.pid)); err {
+	err := error(errLeave)
+	if overlay {
+		of.effect(func() { err = m.link(s, of, c.flags != 0, git) })
+	}
+	switch err {
 	case nil:
 		l.Answer(c.id, 0)
 	case unix.EXDEV:
@@ -73,12 +78,12 @@ func (s *caller) link(l notify.Listener, c *call, of *Server) {
 	}
 }
 
-// link makes a link that has the same inode number as the other name; for git, the number that the file had before, or
-// it returns EXDEV. With any other error the kernel carries out the call. It follows no symbolic link: with follow, the
-// kernel does that.
+// link makes a link in an overlay that has the same inode number as the other name; for git, the number that the file
+// had before, or it returns EXDEV. With any other error the kernel carries out the call. It follows no symbolic link:
+// with follow, the kernel does that.
 func (m *move) link(s *caller, of *Server, follow, git bool) error {
 	before, err := m.from.stat()
-	if err != nil || isDir(&before) || mounted(&before) || !m.overlay() {
+	if err != nil || isDir(&before) || mounted(&before) {
 		return errLeave
 	}
 	typ := before.Mode & unix.S_IFMT

@@ -105,14 +105,23 @@ func (m *move) rename(s *caller, c *copies) (file bool, err error) {
 
 // overlay reports whether both names are in one mount of an overlay.
 func (m *move) overlay() bool {
+	_, overlay := m.mounts()
+	return overlay
+}
+
+// mounts reports whether both names are in one mount, and whether that is one of an overlay.
+func (m *move) mounts() (one, overlay bool) {
 	var fs unix.Statfs_t
 	var st [2]unix.Statx_t
 	for i, p := range [...]place{m.from, m.to} {
 		if sys.Statx(int(p.dir), "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st[i]) != nil || st[i].Mask&unix.STATX_MNT_ID == 0 {
-			return false
+			return false, false
 		}
 	}
-	return st[0].Mnt_id == st[1].Mnt_id && unix.Fstatfs(int(m.from.dir), &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC
+	if st[0].Mnt_id != st[1].Mnt_id {
+		return false, false
+	}
+	return true, unix.Fstatfs(int(m.from.dir), &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC
 }
 
 // carry does what the kernel refuses with EXDEV, unless the kernel does it now.

@@ -41,8 +41,12 @@ type Server struct {
 	own  bool // it is this Server's
 	seen caller
 
-	using sync.Mutex // held while a call is answered: another server's thread may pass one on after Close
-	gone  bool
+	using sync.Mutex // held while a call is answered
+
+	// effects is held (RLock) while something is changed: looking at the names of a call can take as long as a file
+	// system takes, and after Close nothing is changed.
+	effects sync.RWMutex
+	gone    bool
 }
 
 // maxWaiting is how many directories of a sandbox can wait to be carried over. Then all other calls wait, too.
@@ -74,15 +78,35 @@ func (s *Server) answers(nr int32) bool {
 	return slices.Contains(calls, uint32(nr)) || s.next != nil && s.next.Answers(nr)
 }
 
-// Close must be called when the sandbox has ended. It waits for renames that have begun.
+// Close must be called when the sandbox has ended. It waits for renames that have begun, but not for a file system that
+// does not answer.
 func (s *Server) Close() {
 	s.server.Close()
-	s.using.Lock()
+	s.effects.Lock()
 	s.gone = true
-	s.seen.close()
-	s.using.Unlock()
-	s.running.Wait()
-	s.dirTimes.close()
+	s.effects.Unlock()
+	notify.Ended(func() {
+		s.using.Lock()
+		s.seen.close()
+		s.using.Unlock()
+		s.running.Wait()
+	}, s.dirTimes.close)
+}
+
+// effect calls f, which changes something, unless the sandbox has ended.
+func (s *Server) effect(f func()) {
+	s.effects.RLock()
+	defer s.effects.RUnlock()
+	if !s.gone {
+		f()
+	}
+}
+
+// ended reports whether Close was called. Another server's thread may still pass calls on.
+func (s *Server) ended() bool {
+	s.effects.RLock()
+	defer s.effects.RUnlock()
+	return s.gone
 }
 
 // unprivileged calls f on a thread without capabilities: commands in a sandbox have none outside of it. The thread must
@@ -110,7 +134,7 @@ func (s *Server) handle(l notify.Listener, n *notify.Notification) {
 	s.using.Lock()
 	defer s.using.Unlock()
 	switch {
-	case s.gone:
+	case s.ended():
 		l.Proceed(n.ID)
 		return
 	case n.NR == unix.SYS_LANDLOCK_RESTRICT_SELF:
@@ -180,11 +204,21 @@ func (s *caller) begin(l notify.Listener, c *call, of *Server) *move {
 	}
 	// The directories are the caller's only if it still waits: else another process may have its number.
 	m.waits = func() bool { return l.Valid(c.id) }
-	if m.waits() {
-		switch file, err := m.rename(s, &of.copies); {
+	one, overlay := m.mounts()
+	if one && !overlay { // the kernel needs no help, and a file system that does not answer would block this thread
+		l.Proceed(c.id)
+	} else if m.waits() {
+		file, err := false, error(errLeave)
+		rename := func() { file, err = m.rename(s, &of.copies) }
+		if overlay {
+			of.effect(rename)
+		} else {
+			rename() // from one mount to another, which changes nothing
+		}
+		switch {
 		case err == nil:
 			l.Answer(c.id, 0)
-		case err == unix.EXDEV && !file && m.overlay():
+		case err == unix.EXDEV && !file && overlay:
 			return m
 		case err == unix.EBUSY: // the kernel says EXDEV first, where what is in the way lies in another mount
 			l.Answer(c.id, unix.EBUSY)
@@ -202,7 +236,7 @@ func (s *Server) carry(l notify.Listener, id uint64, m *move) {
 	s.moving.Lock()
 	defer s.moving.Unlock()
 	err := error(errLeave)
-	s.unprivileged(func() { err = m.carry() })
+	s.effect(func() { s.unprivileged(func() { err = m.carry() }) })
 	switch e, ok := err.(syscall.Errno); {
 	case err == nil:
 		l.Answer(id, 0)

@@ -37,7 +37,7 @@ type Deputy struct {
 	stop    *os.File         // readable when serve has to end; nil: not attached, or closed
 	done    chan struct{}    // closed when serve has ended; nil: it was not started
 	seen    notify.Notification
-	text    [unix.PathMax]byte
+	aside   aside
 
 	lifetime context.Context // of the command; other goroutines that work for the command end with it
 	sockets  sockets
@@ -66,29 +66,35 @@ func (d *Deputy) Attach(c *sandbox.Options) error {
 		Filter: Notified(d.Loopback), Seal: Nothing(), Early: true,
 		Started: func(l *os.File, _ []*os.File) error {
 			d.done = make(chan struct{})
-			go d.serve(l)
+			go d.serve(l, stop)
 			return nil
 		},
 	}
 	return nil
 }
 
-// Close waits until the Deputy has stopped. If the command has not ended, its calls fail from now on.
+// Close waits until the Deputy has stopped, but not for a file system that does not answer. If the command has not
+// ended, its calls fail from now on. A nil Deputy does nothing.
 func (d *Deputy) Close() {
-	if d.stop == nil {
+	if d == nil || d.stop == nil {
 		return
 	}
-	_, _ = d.stop.Write([]byte{1, 0, 0, 0, 0, 0, 0, 0})
-	if d.done != nil {
-		<-d.done
-	}
-	_ = d.stop.Close()
+	stop := d.stop
 	d.stop = nil
-	d.temp.Close()
+	_, _ = stop.Write([]byte{1, 0, 0, 0, 0, 0, 0, 0})
+	served := func() {
+		if d.done != nil {
+			<-d.done
+		}
+	}
+	notify.Ended(served, func() {
+		_ = stop.Close()
+		d.temp.Close()
+	})
 }
 
 // serve answers calls until the command has ended.
-func (d *Deputy) serve(file *os.File) {
+func (d *Deputy) serve(file *os.File, stop int) {
 	defer close(d.done)
 	defer file.Close()
 	// The thread must not end: for the kernel it may be the parent of sandboxes, which would end with it.
@@ -106,7 +112,6 @@ func (d *Deputy) serve(file *os.File) {
 	d.lifetime = lifetime
 	l := notify.Listener(file.Fd())
 	l.WakeHere()
-	stop := int(d.stop.Fd())
 	other := d.command.Observer
 	for l.Wait(stop) {
 		if l.Receive(&d.seen) != 0 {
@@ -120,10 +125,11 @@ func (d *Deputy) serve(file *os.File) {
 			d.pair(l, &d.seen)
 		case d.names.handle(d, l, &d.seen):
 		default:
-			l.Answer(d.seen.ID, d.handle(l, &d.seen))
+			d.aside.answer(l, d.seen, func(n *notify.Notification) { l.Answer(n.ID, d.handle(l, n)) })
 		}
 	}
 	end()
+	d.aside.working.Wait()
 	d.sockets.close()
 	d.names.close()
 }
@@ -270,5 +276,5 @@ func errnoOf(err error) syscall.Errno {
 }
 
 func (d *Deputy) read(thread uint32, at uintptr) (string, syscall.Errno) {
-	return notify.ReadString(thread, at, d.text[:])
+	return notify.ReadString(thread, at, make([]byte, unix.PathMax))
 }

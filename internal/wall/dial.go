@@ -59,6 +59,9 @@ func (s *sockets) join(n *notify.Notification, ino uint64) (fd sys.FD, joined bo
 
 // TurnedAway returns how many connects failed with EAGAIN because MaxWaiting others were waiting for an answer.
 func (d *Deputy) TurnedAway() int {
+	if d == nil {
+		return 0
+	}
 	d.sockets.mu.Lock()
 	defer d.sockets.mu.Unlock()
 	return d.sockets.turnedAway

@@ -53,6 +53,9 @@ type sockets struct {
 	queries map[uint64]*os.File   // the Deputy's ends of sockets for DNS queries, by the inode of the command's end
 	running sync.WaitGroup
 
+	// using is held by who uses the number of a copy that is idle, which begin can close on another thread.
+	using sync.Mutex
+
 	turnedAway int // connects that failed because MaxWaiting others were waiting
 }
 
@@ -67,6 +70,8 @@ func (d *Deputy) handleSocket(l notify.Listener, n *notify.Notification) bool {
 	default:
 		return false
 	}
+	s.using.Lock()
+	defer s.using.Unlock()
 	ino, fd, e := s.find(l, n)
 	switch {
 	case e != 0:
@@ -83,7 +88,7 @@ func (d *Deputy) handleSocket(l notify.Listener, n *notify.Notification) bool {
 	case uint32(n.NR) == unix.SYS_LISTEN:
 		l.Answer(n.ID, s.listen(n, ino, fd))
 	case fd != sys.None && isUnix(fd):
-		d.connectUnix(l, n, ino)
+		d.aside.answer(l, *n, func(n *notify.Notification) { d.connectUnix(l, n, ino) })
 	default:
 		d.connect(l, n, ino, fd)
 	}

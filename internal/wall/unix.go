@@ -85,7 +85,8 @@ func (s *sockets) listenUnix(ino uint64, fd sys.FD, backlog int) syscall.Errno {
 	return e
 }
 
-// connectUnix connects a unix socket to another one of the same command.
+// connectUnix connects a unix socket to another one of the same command. It is called on other threads than the
+// Deputy's own.
 func (d *Deputy) connectUnix(l notify.Listener, n *notify.Notification, ino uint64) {
 	file, e := d.socketAt(n)
 	if e == 0 && !l.Valid(n.ID) {
@@ -99,6 +100,8 @@ func (d *Deputy) connectUnix(l notify.Listener, n *notify.Notification, ino uint
 		l.Answer(n.ID, e)
 		return
 	}
+	d.sockets.using.Lock()
+	defer d.sockets.using.Unlock()
 	d.sockets.connectFile(l, n, ino, file)
 }
 

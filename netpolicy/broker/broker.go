@@ -233,7 +233,8 @@ func (b *Broker) start(l *os.File, sockets []*os.File) error {
 func (b *Broker) drop(which int) { _ = b.sockets[which].Close() }
 
 // Close ends the Broker: from then on the calls that it would have answered fail with ENOSYS, UDP
-// is no longer relayed, and published ports are closed. TCP connections of the sandbox stay.
+// is no longer relayed, and published ports are closed. TCP connections of the sandbox stay. Close does not wait for a
+// file system that does not answer.
 func (b *Broker) Close() {
 	b.mu.Lock()
 	first := !b.closed
@@ -255,20 +256,21 @@ func (b *Broker) Close() {
 		_ = l.conn.Close()
 	}
 	b.unpublish()
-	b.running.Wait()
-	if b.listen != nil {
-		_ = b.listen.Close()
-	}
-	for i, s := range b.sockets {
-		if i == packetSocket {
-			discard(s)
+	notify.Ended(b.running.Wait, func() {
+		if b.listen != nil {
+			_ = b.listen.Close()
 		}
-		_ = s.Close()
-	}
-	if relay != nil {
-		_ = relay.link.Close()
-	}
-	b.stop.Close()
+		for i, s := range b.sockets {
+			if i == packetSocket {
+				discard(s)
+			}
+			_ = s.Close()
+		}
+		if relay != nil {
+			_ = relay.link.Close()
+		}
+		b.stop.Close()
+	})
 }
 
 // TurnedAway returns how many connects failed with EAGAIN because MaxWaiting others were waiting for an answer.

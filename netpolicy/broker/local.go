@@ -38,14 +38,23 @@ func (c *call) local() (e syscall.Errno, later bool) {
 	if c.flags, e = fcntl(c.old, unix.F_GETFL, 0); e != 0 {
 		return e, false
 	}
-	to, at := c.to, sys.None
-	if c.to.b[2] != 0 {
-		if at, e = c.place(); e != 0 {
-			return e, false
-		}
-		to.setPath("/proc/self/fd/" + strconv.Itoa(int(at)))
+	if c.to.b[2] == 0 {
+		return c.connectUnix(&c.to)
 	}
-	return c.connectUnix(&to, at)
+	// Not on the thread that answers: a file system may not answer.
+	return c.wait(func() syscall.Errno {
+		at, e := c.place()
+		if e != 0 {
+			return e
+		}
+		defer at.Close()
+		to := c.to
+		to.setPath("/proc/self/fd/" + strconv.Itoa(int(at)))
+		if e, full := c.connectNow(&to); !full {
+			return e
+		}
+		return c.again(&to)
+	})
 }
 
 // netlink connects to the kernel only. Other addresses need a privilege that this process may have and the caller has
@@ -61,31 +70,31 @@ func (c *call) netlink() syscall.Errno {
 	return c.to.connect(int(c.old))
 }
 
-// connectUnix connects without waiting, or starts a goroutine that waits. It closes at.
-func (c *call) connectUnix(to *sockaddr, at sys.FD) (e syscall.Errno, later bool) {
+// connectUnix connects without waiting, or starts a goroutine that waits.
+func (c *call) connectUnix(to *sockaddr) (e syscall.Errno, later bool) {
+	if e, full := c.connectNow(to); !full {
+		return e, false
+	}
+	return c.wait(func() syscall.Errno { return c.again(to) })
+}
+
+// connectNow connects without waiting. full says that the listener has no room, and that the caller waits for it: then
+// the socket keeps O_NONBLOCK.
+func (c *call) connectNow(to *sockaddr) (e syscall.Errno, full bool) {
 	waits := c.flags&unix.O_NONBLOCK == 0
 	if waits { // as in itself
 		if _, e := fcntl(c.old, unix.F_SETFL, c.flags|unix.O_NONBLOCK); e != 0 {
-			at.Close()
 			return e, false
 		}
 	}
 	e = plainly(func() syscall.Errno { return to.connect(int(c.old)) })
-	if !waits || e != syscall.EAGAIN {
-		at.Close()
-		if waits {
-			c.restore()
-		}
-		return e, false
+	if waits && e == syscall.EAGAIN {
+		return 0, true
 	}
-	e, later = c.wait(func() syscall.Errno {
-		defer at.Close()
-		return c.again(to)
-	})
-	if !later {
-		at.Close()
+	if waits {
+		c.restore()
 	}
-	return e, later
+	return e, false
 }
 
 // again connects until the listener has room, or nobody waits any more.
@@ -124,6 +133,7 @@ func (c *call) place() (sys.FD, syscall.Errno) {
 	if e := c.task.look(); e != 0 {
 		return sys.None, e
 	}
+	defer c.task.forget() // see wait
 	if !c.task.ours() {
 		return sys.None, syscall.EPERM
 	}

@@ -1,0 +1,203 @@
+//go:build linux
+
+package nsrun_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/notify"
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/nsexec"
+)
+
+func init() {
+	insides["dead mount"], insides["dead run"], insides["dead use"] = deadMount, deadRun, deadUse
+}
+
+// deadName begins the names that the file system of serveFiles never answers about.
+const deadName = "dead"
+
+// serveFiles serves a FUSE file system that has nothing but its root directory (linux/fuse.h).
+func serveFiles(fd int) {
+	b := make([]byte, 1<<20)
+	for {
+		n, err := unix.Read(fd, b)
+		if err != nil || n < 40 {
+			return
+		}
+		var data []byte
+		errno := int32(0)
+		switch op := binary.NativeEndian.Uint32(b[4:]); op {
+		case 2, 36, 42: // FUSE_FORGET, FUSE_INTERRUPT, FUSE_BATCH_FORGET have no answer
+			continue
+		case 26: // FUSE_INIT
+			data = make([]byte, 64)
+			binary.NativeEndian.PutUint32(data, 7)
+			binary.NativeEndian.PutUint32(data[4:], 31)
+			binary.NativeEndian.PutUint32(data[20:], 4096)
+		case 3: // FUSE_GETATTR
+			data = make([]byte, 104)
+			binary.NativeEndian.PutUint64(data[16:], 1)                  // the inode number
+			binary.NativeEndian.PutUint32(data[76:], unix.S_IFDIR|0o755) // the mode
+			binary.NativeEndian.PutUint32(data[80:], 2)                  // links
+		case 17: // FUSE_STATFS
+			data = make([]byte, 80)
+		case 27, 28, 29, 34: // FUSE_OPENDIR, FUSE_READDIR, FUSE_RELEASEDIR, FUSE_ACCESS
+			data = make([]byte, map[uint32]int{27: 16}[op])
+		case 1: // FUSE_LOOKUP
+			if strings.HasPrefix(string(b[40:n]), deadName) {
+				continue
+			}
+			errno = -int32(unix.ENOENT)
+		default:
+			errno = -int32(unix.ENOSYS)
+		}
+		answer := binary.NativeEndian.AppendUint32(nil, uint32(16+len(data)))
+		answer = binary.NativeEndian.AppendUint32(answer, uint32(errno))
+		answer = append(answer, b[8:16]...)
+		_, _ = unix.Write(fd, append(answer, data...))
+	}
+}
+
+// deadMount mounts a file system in a mount namespace of its own, and has another process run a command there. Its
+// arguments are the directory and those of that process. A thread that looks at a dead name can only end with the file
+// system, so the two are different processes.
+func deadMount(args []string) int {
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	}
+	if err == nil {
+		err = unix.Mount("dead", args[0], "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd))
+	}
+	if err != nil {
+		fmt.Println("mount:", err)
+		return 1
+	}
+	go serveFiles(fd)
+	exe, _ := os.Executable()
+	c := exec.Command(exe, args...)
+	c.Env = append(os.Environ(), insideEnv+"=dead run")
+	c.Stderr = os.Stderr
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	stuck := time.AfterFunc(testenv.Patience, func() { _ = unix.Unmount(args[0], unix.MNT_FORCE|unix.MNT_DETACH) })
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if line := lines.Text(); line != "" {
+			fmt.Println(line, stuck.Stop())
+		}
+		break
+	}
+	_ = unix.Unmount(args[0], unix.MNT_FORCE|unix.MNT_DETACH)
+	_ = c.Wait()
+	return 0
+}
+
+// deadRun runs a command that uses a dead name. It prints one line when Run has returned.
+func deadRun(args []string) int {
+	notify.Patience = 20 * time.Millisecond
+	backend, err := nsrun.ParseBackend(args[1])
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	exe, _ := os.Executable()
+	r := nsrun.NewRunner(nsrun.Config{
+		Project: args[2], Backend: backend, After: nsrun.Discard, Grace: time.Millisecond,
+		Rules: []nsrun.Rule{{Mode: nsrun.ReadOnly, Pattern: args[0]}, {Mode: nsrun.ReadOnly, Pattern: exe}},
+	})
+	for _, name := range []string{"name", deadName} {
+		ctx, cancel := context.WithCancel(context.Background())
+		q := nsrun.Request{Args: []string{exe, args[1], filepath.Join(args[0], name)}, Env: []string{insideEnv + "=dead use", "GORACE=atexit_sleep_ms=0"}}
+		if name == deadName {
+			q.Stdout = whenSaid{"calls", func() { time.AfterFunc(50*time.Millisecond, cancel) }}
+		}
+		res, err := r.Run(ctx, q)
+		cancel()
+		fmt.Printf("%v: %s; ", err, strings.ReplaceAll(string(res.Stdout.Bytes()), "\n", ", "))
+	}
+	fmt.Println()
+	nsexec.Shutdown()
+	return 0
+}
+
+// whenSaid calls f when a command writes a text.
+type whenSaid struct {
+	text string
+	f    func()
+}
+
+func (w whenSaid) Write(b []byte) (int, error) {
+	if strings.Contains(string(b), w.text) {
+		w.f()
+	}
+	return len(b), nil
+}
+
+// deadUse makes a call on a name that nsrun looks at in the command's place, and then, from another thread, one on a
+// file of the project.
+func deadUse(args []string) int {
+	done := make(chan error)
+	if args[0] == "native" {
+		go func() { done <- unix.Rename(args[1], "y") }()
+	} else {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		go func() { done <- unix.Connect(fd, &unix.SockaddrUnix{Name: args[1]}) }()
+		time.Sleep(20 * time.Millisecond)
+		fmt.Println("chmod:", os.Chmod("a", 0o600))
+	}
+	fmt.Println("calls")
+	fmt.Println(<-done)
+	return 0
+}
+
+// TestDeadFiles: where a command uses a file on a file system that does not answer, it ends when it is to end, and
+// Run returns. Without namespaces the command's other calls go on meanwhile.
+func TestDeadFiles(t *testing.T) {
+	testenv.NeedRoot(t)
+	if _, err := os.Stat("/dev/fuse"); err != nil {
+		testenv.Skip(t, "fuse", err.Error())
+	}
+	for backend, want := range map[string]string{
+		"native":   "<nil>: calls, invalid cross-device link, ; context canceled: calls, ;  true\n",
+		"landlock": "<nil>: chmod: <nil>, calls, no such file or directory, ; context canceled: chmod: <nil>, calls, ;  true\n",
+	} {
+		t.Run(backend, func(t *testing.T) {
+			if backend == "landlock" {
+				needLandlock(t)
+			}
+			dir := place(t, "a")
+			testenv.Tree(t, dir, "mnt/")
+			c := exec.Command(self(t), filepath.Join(dir, "mnt"), backend, filepath.Join(dir, "p"))
+			c.Env = append(os.Environ(), insideEnv+"=dead mount")
+			c.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
+			c.Stderr = os.Stderr
+			out, err := c.Output()
+			if string(out) != want || err != nil {
+				t.Errorf("%q, %v, want %q", out, err, want)
+			}
+		})
+	}
+}
