@@ -40,7 +40,7 @@ var table = [...]entry{
 		source: "user_namespaces(7)", on: UserNamespaces, try: func() error { return unshares(unix.CLONE_NEWNET) }},
 	{Feature: Feature{Name: ProcessNamespaces, For: "ending all processes of a command", Required: true,
 		Since: "3.8", Needs: "CONFIG_PID_NS", Lost: "no command can be run in a sandbox",
-		Remedy: "sysctl user.max_pid_namespaces=10000"},
+		Remedy: morePIDs},
 		source: "user_namespaces(7)", on: MountNamespaces, try: func() error {
 			return inside(func(b *prog.Builder) { b.Call(prog.Clone, prog.Int(unix.CLONE_NEWPID)) }, nil)
 		}},
@@ -48,9 +48,8 @@ var table = [...]entry{
 		Since: "3.8", Needs: "a /proc over which nothing is mounted",
 		Lost: "commands have the existing /proc, read-only: they see which other processes there are, " +
 			"with their arguments, and cannot look into them",
-		Remedy: "docker run --security-opt systempaths=unconfined, podman run --security-opt unmask=ALL, " +
-			"or procMount: Unmasked in Kubernetes' securityContext"},
-		source: "user_namespaces(7)", on: ProcessNamespaces, try: func() error { return inside(pidProc, nil) }},
+		Remedy: unmask},
+		source: "user_namespaces(7)", on: ProcessNamespaces, try: func() error { return inside(pidProc, nil) }, remedy: procRemedy},
 	{Feature: Feature{Name: IPCNamespaces, For: "System V IPC and host name of its own", Required: true,
 		Since: "3.8", Needs: "CONFIG_IPC_NS and CONFIG_UTS_NS", Lost: "no command can be run in a sandbox",
 		Remedy: "sysctl user.max_ipc_namespaces=10000 user.max_uts_namespaces=10000"},
@@ -173,6 +172,9 @@ var table = [...]entry{
 const (
 	callAllowed = "a seccomp filter that allows it"
 	loadOverlay = "modprobe overlay, as root"
+	morePIDs    = "sysctl user.max_pid_namespaces=10000"
+	unmask      = "docker run --security-opt systempaths=unconfined, podman run --security-opt unmask=ALL, " +
+		"or procMount: Unmasked in Kubernetes' securityContext"
 )
 
 // tryMount also calls chroot(2), which the filter of a container without capabilities may refuse.

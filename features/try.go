@@ -241,6 +241,14 @@ func overlayRemedy(err error) string {
 	return ""
 }
 
+// procRemedy is about the limit on PID namespaces, or about a container that masks parts of /proc.
+func procRemedy(err error) string {
+	if errors.Is(err, unix.ENOSPC) {
+		return morePIDs
+	}
+	return unmask
+}
+
 // userRemedy says what to do about the setting that refuses user namespaces here.
 func userRemedy(err error) string {
 	is := func(sysctl, value string) bool {

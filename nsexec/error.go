@@ -118,6 +118,15 @@ func (e *Error) As(target any) bool {
 	return true
 }
 
+// mountsUsedUp reports whether there are too many mounts.
+func (e *Error) mountsUsedUp() bool {
+	switch e.Op {
+	case "prepare", "pivot", "dev", "block", StepBind, StepTmpfs, StepRemount, StepProc:
+		return (e.Part == 0 || e.Part == PartSource) && errors.Is(e.Err, syscall.ENOSPC)
+	}
+	return false
+}
+
 // explain puts a cause that is known into words.
 func explain(e *Error) string {
 	text := e.Err.Error()
@@ -132,7 +141,7 @@ func explain(e *Error) string {
 	case (e.Op == StepClone || e.Op == "fork") && errno == syscall.EAGAIN:
 		why = "the limit on processes is reached; try: ulimit -u, or pids.max of the cgroup"
 	case e.Op == StepClone && (errno == syscall.ENOSPC || errno == syscall.EUSERS):
-		why = "the limit on namespaces is reached (user.max_*_namespaces)"
+		why = namespacesUsedUp()
 	case e.Op == StepLandlock && e.Path == AbstractSockets:
 		why = features.Describe(features.LandlockScopes).Takes()
 	case e.Op == StepLandlock && e.Path == "":
@@ -173,10 +182,8 @@ func explain(e *Error) string {
 		case errno == syscall.EPERM || errno == syscall.EINVAL:
 			why = "this mapping of ids is not allowed"
 		}
-	case errno == syscall.ENOSPC && e.Op == "prepare":
-		why = "the limit on mounts is reached; try: sysctl fs.mount-max=100000"
-	case errno == syscall.ENOSPC && (e.Op == StepBind || e.Op == StepTmpfs):
-		why = "limit on mounts or space"
+	case e.mountsUsedUp():
+		why = mountsUsedUp()
 	case (errno == syscall.ENOENT || errno == syscall.ENODEV) && e.Op == "dev":
 		why = "the host's /dev lacks it, or has something else there"
 		if remedy := features.Get(features.Devices).Remedy; remedy != "" {

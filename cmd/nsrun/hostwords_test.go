@@ -61,6 +61,10 @@ func TestHostWords(t *testing.T) {
 		{"no home", "unset HOME XDG_STATE_HOME; exec " + nsrun, "", false},
 		{"a home that is not there", "unset XDG_STATE_HOME; HOME=/proc/none exec " + nsrun, "try: export XDG_STATE_HOME=DIR", false},
 		{"no namespaces", "echo 0 >/proc/sys/user/max_user_namespaces && exec " + nsrun, "try: sysctl user.max_user_namespaces=10000)", false},
+		{"no mount namespaces", "echo 0 >/proc/sys/user/max_mnt_namespaces && exec " + nsrun, "try: sysctl user.max_mnt_namespaces=10000)", false},
+		{"one mount namespace", "echo 1 >/proc/sys/user/max_mnt_namespaces && exec " + nsrun, "try: sysctl user.max_mnt_namespaces=10000)", false},
+		{"no PID namespaces", "echo 0 >/proc/sys/user/max_pid_namespaces && exec " + nsrun, "try: sysctl user.max_pid_namespaces=10000)", false},
+		{"no network namespaces", "echo 0 >/proc/sys/user/max_net_namespaces && exec " + nsrun, "try: sysctl user.max_net_namespaces=10000)", false},
 		{"no /proc", "umount -l /proc && exec " + nsrun, "try: mount -t proc proc /proc)", true},
 		{"no /proc, with bubblewrap's options", "umount -l /proc; " + filepath.Join(bin, "nsrun") + " --unshare-user --ro-bind / / true; [ $? = 1 ] && exit 125", "try: mount -t proc proc /proc", true},
 		{"a bare /dev", "mount -t tmpfs none /dev && exec " + nsrun, "try: mount -t devtmpfs dev /dev)", true},
@@ -78,7 +82,7 @@ func TestHostWords(t *testing.T) {
 				testenv.NeedRoot(t)
 			}
 			args := []string{"-m", "/bin/sh", "-c", c.script}
-			if c.name == "no namespaces" { // in a user namespace of its own
+			if strings.Contains(c.script, "/sys/user/") { // in a user namespace of its own
 				args = append([]string{"-U", "--map-root-user"}, args...)
 			} else if !c.root {
 				args = args[1:]

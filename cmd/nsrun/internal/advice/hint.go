@@ -59,7 +59,12 @@ func For(err error) string {
 	}
 	if e, ok := errors.AsType[*nsexec.Error](err); ok {
 		switch e.Op {
-		case nsexec.StepClone, nsexec.StepUIDMap, nsexec.StepGIDMap, nsexec.StepLauncher, nsexec.StepSeccomp:
+		case nsexec.StepClone:
+			if errors.Is(e.Err, unix.ENOSPC) || errors.Is(e.Err, unix.EUSERS) {
+				return "" // it says what to do
+			}
+			return "try: nsrun doctor"
+		case nsexec.StepUIDMap, nsexec.StepGIDMap, nsexec.StepLauncher, nsexec.StepSeccomp:
 			return "try: nsrun doctor"
 		case nsexec.StepLandlock:
 			if e.Path == nsexec.AbstractSockets {

@@ -118,14 +118,14 @@ func lacking() string {
 
 // setup reports whether the kernel refused to set up any sandbox, whatever the command and the paths.
 func setup(e *nsexec.Error) bool {
-	if e.Op == "prepare" && errors.Is(e.Err, unix.ENOSPC) {
-		return false // the limit on mounts
+	if errors.Is(e.Err, unix.ENOSPC) || errors.Is(e.Err, unix.EUSERS) {
+		return false // a limit, which the error names with what to do
 	}
 	switch e.Op {
 	case nsexec.StepExec, nsexec.StepChdir, nsexec.StepUIDMap, nsexec.StepGIDMap, nsexec.StepUID, nsexec.StepGID, nsexec.StepLandlock:
 		return false
 	}
-	for _, errno := range [...]error{unix.EPERM, unix.EACCES, unix.ENOSYS, unix.ENOSPC, unix.EUSERS} {
+	for _, errno := range [...]error{unix.EPERM, unix.EACCES, unix.ENOSYS} {
 		if errors.Is(e.Err, errno) {
 			return e.Part != nsexec.PartSource && e.Part != nsexec.PartTarget && e.Part != nsexec.PartParents
 		}
