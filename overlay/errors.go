@@ -25,7 +25,9 @@ type Error struct {
 func (e *Error) Error() string {
 	s := escape.Failure(e.Op, e.Path, e.Err.Error())
 	// Here the texts of these two errors alone would not help.
+	_, said := errors.AsType[*Error](e.Err)
 	switch {
+	case said:
 	case errors.Is(e.Err, syscall.ELOOP):
 		s += " (a symbolic link is where a directory or file was expected)"
 	case errors.Is(e.Err, syscall.EXDEV):

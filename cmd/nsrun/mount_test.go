@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/testenv"
@@ -25,6 +26,11 @@ func TestMountBelow(t *testing.T) {
 		if status, out := nsrunIn(t, p, env, args...); status != 125 || out != want {
 			t.Errorf("%q: status %d\n%s", args, status, out)
 		}
+	}
+	// Nor can a copy.
+	status, out := nsrunIn(t, p, env, "run", "--engine", "copy", "true")
+	if end := "copy a b: invalid cross-device link (something is mounted inside the root) (try: nsrun run --direct)\n"; status != 125 || !strings.HasSuffix(out, ": "+end) {
+		t.Errorf("a copy: status %d\n%s", status, out)
 	}
 	if status, out := nsrunIn(t, p, env, "run", "--direct", "touch", "new"); status != 0 {
 		t.Errorf("status %d\n%s", status, out)
