@@ -63,6 +63,7 @@ func run(stack unsafe.Pointer) {
 	if !secureexec.OnStack(stack) { // main refuses to run then
 		try(stack)
 	}
+	hideSettings(unsafe.Add(stack, 8*(*(*int)(stack)+2)))
 	needSpace(stack)
 	needThreads(stack)
 	// The runtime installs handlers even for ignored signals. bubblewrap changes only

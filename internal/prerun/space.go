@@ -15,7 +15,11 @@ const (
 	lackingFrom, lackingTo = 1104 << 20, 1280 << 20
 )
 
+// leastData is how much of it the runtime needs to be able to write to, in bytes: 32 MiB are for one table.
+const leastData = 48 << 20
+
 const (
+	noData    = "nsrun: the data of a process is limited to less than 48 MiB, and the Go runtime needs as much (try: ulimit -d unlimited)\n"
 	noSpace   = "nsrun: the address space is limited to less than 768 MiB, and the Go runtime needs as much (try: ulimit -v unlimited)\n"
 	oddSpace  = "nsrun: with an address space that is limited to between 1104 and 1280 MiB the Go runtime does not start (try: ulimit -v unlimited, or ulimit -v 1048576)\n"
 	noThreads = "nsrun: the limit of processes leaves no room for 10 threads, which the Go runtime and nsrun need (try: ulimit -u unlimited)\n"
@@ -24,13 +28,15 @@ const (
 // fewProcesses is a limit below which needThreads makes processes to find out how many there can be.
 const fewProcesses, leastThreads = 256, 10
 
-// needSpace ends the process if RLIMIT_AS does not let the runtime start.
+// needSpace ends the process if RLIMIT_AS or RLIMIT_DATA does not let the runtime start.
 func needSpace(stack unsafe.Pointer) {
-	switch limit := limit(syscall.RLIMIT_AS); {
-	case limit < leastSpace:
+	switch space := limit(syscall.RLIMIT_AS); {
+	case space < leastSpace:
 		end(stack, noSpace)
-	case limit >= lackingFrom && limit < lackingTo:
+	case space >= lackingFrom && space < lackingTo:
 		end(stack, oddSpace)
+	case limit(syscall.RLIMIT_DATA) < leastData:
+		end(stack, noData)
 	}
 }
 

@@ -21,7 +21,7 @@ func TestLittleSpace(t *testing.T) {
 	early := filepath.Join(testenv.Dir(t), "early")
 	build(t, early, runtime.GOARCH, "-ldflags=-E nsrun_early")
 	for _, c := range []struct {
-		limit, args string // of ulimit -v, in KiB
+		limit, args string // of ulimit -v, in KiB, or of another one
 		status      int
 		stderr      string
 	}{
@@ -29,15 +29,21 @@ func TestLittleSpace(t *testing.T) {
 		{"200000", "--ro-bind / / --file 0 /tmp/x true", 1, noSpace},
 		{"200000", "help", 125, noSpace}, {"1048576", "help", 0, ""}, {"1160000", "help", 125, oddSpace}, {"1228800", "help", 125, oddSpace}, {"1320000", "help", 0, ""},
 		{"unlimited", "help", 0, ""},
+		{"-d 10000", "help", 125, noData}, {"-d 49000", "help", 125, noData}, {"-d 49152", "help", 0, ""}, {"-d 40000", "--ro-bind / / --dev /dev true", 0, ""},
 	} {
-		cmd := exec.Command("sh", "-c", "ulimit -v "+c.limit+" && exec "+early+" "+c.args)
+		limit := c.limit
+		if limit[0] != '-' {
+			limit = "-v " + limit
+		}
+		cmd := exec.Command("sh", "-c", "ulimit "+limit+" && exec "+early+" "+c.args)
 		var stderr strings.Builder
 		cmd.Stderr = &stderr
 		err := cmd.Run()
 		if got := cmd.ProcessState.ExitCode(); got != c.status || stderr.String() != c.stderr {
-			t.Errorf("ulimit -v %s, %s: status %d, want %d: %v\n%s", c.limit, c.args, got, c.status, err, stderr.String())
+			t.Errorf("ulimit %s, %s: status %d, want %d: %v\n%s", limit, c.args, got, c.status, err, stderr.String())
 		}
 	}
+	t.Run("settings", func(t *testing.T) { testSettings(t, early) })
 }
 
 // TestFewThreads: with too few processes for the runtime, the end is one line; with some more, nsrun starts. The limit
