@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/internal/escape"
 
@@ -175,6 +177,22 @@ type damagedReport struct {
 // patientMost limits how long doctor measures.
 const patientMost = 5 * time.Second
 
+// writable returns the error that a command would get for the directory of sessions, or for the first one above it that
+// exists. Nothing is made.
+func writable(dir string) error {
+	for {
+		err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS)
+		if err == unix.ENOENT && dir != "/" {
+			dir = filepath.Dir(dir)
+			continue
+		}
+		if err != nil {
+			return &overlay.Error{Op: "open state directory", Path: dir, Err: err}
+		}
+		return nil
+	}
+}
+
 // examine looks at all sessions.
 func examine() (stateReport, error) {
 	r := stateReport{Complete: true, Recovered: []recoveredReport{}, Busy: []string{}, Removable: []removableReport{}, Damaged: []damagedReport{}}
@@ -183,6 +201,9 @@ func examine() (stateReport, error) {
 		return r, err
 	}
 	r.Dir = dir
+	if err := writable(dir); err != nil {
+		return r, err
+	}
 	finishRestorations()
 	for found, err := range overlay.Recover("") {
 		if found.ID == "" {

@@ -48,6 +48,39 @@ func TestDoctorFails(t *testing.T) {
 	}
 }
 
+// TestDoctorHome: where the directory of sessions can neither be made nor written to, doctor fails with the hint of
+// `nsrun run`. As a control, it does not where the directory can be made, and does not make it.
+func TestDoctorHome(t *testing.T) {
+	testenv.Leaks(t, reap)
+	testenv.NeedNamespaces(t)
+	bin, dir := installed(t), testenv.Dir(t)
+	testenv.Tree(t, dir, "project/", "state/nsrun/", "file")
+	unshare, err := exec.LookPath("unshare")
+	if err != nil {
+		testenv.Skip(t, "unshare", err.Error())
+	}
+	const readOnly = "mount --bind $XDG_STATE_HOME $XDG_STATE_HOME && mount -o remount,bind,ro $XDG_STATE_HOME && exec "
+	nsrun := func(state, script, args string) ran {
+		cmd := command("-U", "--map-root-user", "-m", "/bin/sh", "-c", script+filepath.Join(bin, "nsrun")+args)
+		cmd.Dir, cmd.Env = filepath.Join(dir, "project"), append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+state)
+		return runs(t, bin, unshare, cmd)
+	}
+	for state, script := range map[string]string{
+		filepath.Join(dir, "file"): "exec ", filepath.Join(dir, "state"): readOnly,
+	} {
+		for _, args := range []string{" run --discard -- true", " doctor"} {
+			if got := nsrun(state, script, args); got.status != 125 || !strings.Contains(got.out, "try: export XDG_STATE_HOME=DIR") {
+				t.Errorf("%s:%s: status %d\n%s", state, args, got.status, got.out)
+			}
+		}
+	}
+	state := filepath.Join(dir, "new/state")
+	got := nsrun(state, "exec ", " doctor")
+	if _, err := os.Lstat(filepath.Dir(state)); got.status != 0 || err == nil {
+		t.Errorf("the control: status %d, %v\n%s", got.status, err, got.out)
+	}
+}
+
 // TestHostWords: on hosts where a sandbox cannot be made, or a session not be kept, one line says why and what to do.
 func TestHostWords(t *testing.T) {
 	testenv.Leaks(t, reap)
