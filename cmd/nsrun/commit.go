@@ -113,7 +113,7 @@ func cmdCommit(args []string) int {
 		record.Commit(s)
 	}
 	if err != nil {
-		return failDecision("commit", err, s)
+		return failDecision("commit", err, s, o.CommitOptions)
 	}
 	if !o.quiet {
 		sayCommittedLater(s, before)
@@ -126,7 +126,7 @@ func cmdCommit(args []string) int {
 			console.Say("committed a part of %s: nsrun show %s", s.ID(), s.ID())
 		}
 	}
-	sayHeld(s, s.Held(), o.CommitOptions)
+	sayHeld(s, s.Held(), ofHeld(s.Held(), o.CommitOptions))
 	record.Tidy()
 	return 0
 }

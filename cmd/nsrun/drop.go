@@ -50,7 +50,7 @@ func cmdDrop(args []string) int {
 		record.Drop(s, dropped)
 	}
 	if err != nil {
-		return failDecision("drop", err, s)
+		return failDecision("drop", err, s, overlay.CommitOptions{})
 	}
 	if !quiet {
 		switch s.State() {

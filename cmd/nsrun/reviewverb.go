@@ -49,7 +49,7 @@ func cmdReview(args []string) int {
 		return console.Fail(err)
 	}
 	if s.Info().Unsynced && !o.AllowUnsynced {
-		return failDecision("review", overlay.ErrUnsynced, s)
+		return failDecision("review", overlay.ErrUnsynced, s, overlay.CommitOptions{})
 	}
 	var changes []overlay.Change
 	var bad []error

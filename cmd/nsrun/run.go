@@ -105,7 +105,7 @@ func (r *runner) all() int {
 	r.noteRun()
 	switch {
 	case err != nil:
-		return failDecision("commit", err, r.session)
+		return failDecision("commit", err, r.session, overlay.CommitOptions{AllowExec: r.o.allowExec, AllowSpecial: r.o.allowSpecial})
 	case r.interrupted:
 		return console.ExitInterrupted // if our caller ignores SIGINT
 	}

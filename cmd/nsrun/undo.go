@@ -68,7 +68,7 @@ func cmdUndo(args []string) int {
 	stop()
 	bar.End()
 	if err != nil && !overlay.Done(err) {
-		return failDecision("undo", err, s)
+		return failDecision("undo", err, s, overlay.CommitOptions{})
 	}
 	if deed != overlay.CommitDeed {
 		record.Undrop(s)
@@ -76,7 +76,7 @@ func cmdUndo(args []string) int {
 		record.Undo(s, without(committed, left))
 	}
 	if err != nil {
-		return failDecision("undo", err, s)
+		return failDecision("undo", err, s, overlay.CommitOptions{})
 	}
 	if dirs, err := s.Aside(); o.force && !o.quiet && err == nil && len(dirs) > 0 {
 		console.Say("later changes are kept in %s", escape.Quote(dirs[len(dirs)-1]))
