@@ -87,9 +87,9 @@ func attempt(calls []systemCall) error {
 	return reexec.Perform(b.Program(), nil)
 }
 
-// fileCalls are calls without which no session can be made, kept or committed. With -1 as descriptor and zeros behind it,
-// the kernel refuses each with an error that a filter does not choose. (With -1 as mode or flags, a filter that refuses
-// set-user-id bits, as nsrun's own does, would refuse some of them.)
+// fileCalls are calls without which no session can be made, kept or committed. With -1 as descriptor and zeros behind
+// it, the kernel refuses each with an error that a filter does not choose. (With -1 as mode or flags, a filter that
+// refuses set-user-id bits, as nsrun's own does, would refuse some of them.)
 var fileCalls = [...]systemCall{
 	{"openat", unix.SYS_OPENAT}, {"fstat", unix.SYS_FSTAT}, {"getdents64", unix.SYS_GETDENTS64}, {"lseek", unix.SYS_LSEEK},
 	{"mkdirat", unix.SYS_MKDIRAT}, {"unlinkat", unix.SYS_UNLINKAT}, {"fchmodat", unix.SYS_FCHMODAT}, {"fchmod", unix.SYS_FCHMOD},
