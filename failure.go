@@ -121,7 +121,8 @@ func nativeAvailability(get func(features.Name) features.Feature) Availability {
 // nativeLacks returns the first feature that is missing for NativeBackend, if there is one.
 func nativeLacks(get func(features.Name) features.Feature) (missing features.Feature, ok bool) {
 	for _, name := range [...]features.Name{
-		features.Proc, features.UserNamespaces, features.MountNamespaces, features.NetworkNamespaces, features.ProcessNamespaces, features.IPCNamespaces,
+		features.DirectCalls, features.Proc, features.UserNamespaces, features.MountNamespaces, features.NetworkNamespaces,
+		features.ProcessNamespaces, features.IPCNamespaces,
 		features.CgroupNamespaces, features.SeccompFilters, features.Capset, features.Devices, features.Overlay,
 	} {
 		if f := get(name); f.Status == features.No {

@@ -118,7 +118,8 @@ func errNamespaces(what string) error {
 }
 
 var landlockFeatures = [...]features.Name{
-	features.Proc, features.LandlockScopes, features.SeccompFilters, features.Capset, features.SeccompNotification, features.Openat2, features.CloseRange, features.Statx,
+	features.DirectCalls, features.Proc, features.LandlockScopes, features.SeccompFilters, features.Capset, features.SeccompNotification,
+	features.Openat2, features.CloseRange, features.Statx,
 }
 
 // landlockError says why LandlockBackend does not work on this machine. Nil: it works.

@@ -32,7 +32,7 @@ func (e fatalError) Error() string {
 	return "a seccomp filter ends processes that call " + e.call + "(2), instead of refusing it"
 }
 
-func (fatalError) byFilter() {}
+func (fatalError) sentence() {}
 
 func (e fatalError) Is(target error) bool { return target == reexec.ErrFiltered }
 
@@ -117,7 +117,7 @@ func FilterRemedy() string { return filterRemedy(nil) }
 // refusedError says which calls a seccomp filter refuses.
 type refusedError struct{ absentError }
 
-func (refusedError) byFilter() {}
+func (refusedError) sentence() {}
 
 // filterRemedy says how a filter is told to allow a call: that of a unit of systemd, or that of a container.
 func filterRemedy(error) string {

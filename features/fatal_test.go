@@ -80,3 +80,34 @@ func TestServiceOf(t *testing.T) {
 		}
 	}
 }
+
+// TestEmulator: an emulator that answers for /proc/self is found in /proc/thread-self. Where it cannot be read, or is
+// the same, there is none.
+func TestEmulator(t *testing.T) {
+	for _, c := range []struct{ self, thread, want string }{
+		{"/usr/bin/nsrun", "/usr/bin/qemu-aarch64-static", "qemu-aarch64-static"},
+		{"/usr/bin/nsrun", "/opt/proot", "proot"},
+		{"/usr/bin/nsrun", "/usr/bin/nsrun", ""},
+		{"/usr/bin/nsrun (deleted)", "/usr/bin/nsrun (deleted)", ""},
+		{"/usr/bin/nsrun", "", ""},
+		{"", "/usr/bin/proot", ""},
+	} {
+		got := emulator(func(name string) (string, error) {
+			target := map[string]string{"/proc/self/exe": c.self, "/proc/thread-self/exe": c.thread}[name]
+			if target == "" {
+				return "", unix.ENOENT
+			}
+			return target, nil
+		})
+		if got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+	if f := Get(DirectCalls); f.Status != Yes {
+		t.Errorf("here: %s", f.Why)
+	}
+	err := Lacks(DirectCalls, emulatedError{"proot executes nsrun"}).Error()
+	if !strings.HasPrefix(err, "proot executes nsrun (it needs to be executed by the kernel, ") {
+		t.Error(err)
+	}
+}

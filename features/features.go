@@ -35,6 +35,7 @@ const (
 	CloseRange          Name = "close_range"
 	Statx               Name = "statx"
 	SeccompFilters      Name = "seccomp filters"
+	DirectCalls         Name = "direct system calls"
 	Capset              Name = "capset"
 	FileCalls           Name = "file calls"
 	Devices             Name = "devices"
@@ -165,7 +166,7 @@ func (f *Feature) missing() string {
 	s := "this machine has no " + string(f.Name)
 	if e, ok := errors.AsType[filteredError](f.cause); ok {
 		s = e.refuses(string(f.Name))
-	} else if e, ok := errors.AsType[filterError](f.cause); ok {
+	} else if e, ok := errors.AsType[sentenceError](f.cause); ok {
 		s = e.Error()
 	} else if f.Why != "" {
 		s += ": " + f.Why
@@ -173,10 +174,10 @@ func (f *Feature) missing() string {
 	return s
 }
 
-// filterError says which calls a seccomp filter does not allow.
-type filterError interface {
+// sentenceError says what is missing in a whole sentence, such as which calls a seccomp filter does not allow.
+type sentenceError interface {
 	error
-	byFilter()
+	sentence()
 }
 
 // filteredError is the error with which a seccomp filter refuses a call that the kernel has.

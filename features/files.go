@@ -5,6 +5,7 @@ package features
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -14,6 +15,41 @@ import (
 )
 
 // The probes of what a host has in /proc and /dev.
+
+// emulator returns the name of the program that executes this one and makes system calls in its place, as qemu's user
+// mode and proot do, or "". Both answer for /proc/self, and forget /proc/thread-self.
+func emulator(readlink func(string) (string, error)) string {
+	own, err := readlink("/proc/self/exe")
+	if err != nil {
+		return ""
+	}
+	other, err := readlink("/proc/thread-self/exe")
+	if err != nil || other == own {
+		return ""
+	}
+	return filepath.Base(other)
+}
+
+// emulatedError names an emulator.
+type emulatedError struct{ absentError }
+
+func (emulatedError) sentence() {}
+
+func tryDirect() error {
+	if name := emulator(os.Readlink); name != "" {
+		return emulatedError{absentError(name + " executes nsrun, and does not make all of its system calls")}
+	}
+	return nil
+}
+
+func directRemedy(error) string {
+	name := emulator(os.Readlink)
+	text := "run nsrun outside of " + name
+	if strings.HasPrefix(name, "qemu-") {
+		text += ", built for this machine's processor"
+	}
+	return text
+}
 
 // tryProc looks for a /proc in which this process is.
 func tryProc() error {

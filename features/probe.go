@@ -138,7 +138,7 @@ func statusOf(err error) Status {
 		return Yes
 	}
 	_, absent := errors.AsType[absentError](err)
-	if _, ok := errors.AsType[filterError](err); ok || absent || errors.Is(err, reexec.ErrFiltered) {
+	if _, ok := errors.AsType[sentenceError](err); ok || absent || errors.Is(err, reexec.ErrFiltered) {
 		return No
 	}
 	e, ok := errors.AsType[unix.Errno](err)

@@ -31,6 +31,11 @@ func Surroundings(err error) string {
 	if text := filterHint(err); text != "" {
 		return text
 	}
+	if e, ok := errors.AsType[*nsexec.Error](err); ok && e.Op != nsexec.StepExec {
+		if f := features.Get(features.DirectCalls); f.Status == features.No {
+			return f.Err().Error()
+		}
+	}
 	if e, ok := errors.AsType[*nsexec.Error](err); ok && errors.Is(e.Err, unix.EPERM) {
 		switch {
 		case e.Op == nsexec.StepClone && inSandbox():
