@@ -42,7 +42,12 @@ func (Gateway) Open(ctx context.Context, r credential.Route) (serve func(net.Lis
 	if err := r.Rule.Check(); err != nil {
 		return nil, err
 	}
-	g := &gateway{route: r, transport: &http.Transport{
+	g := &gateway{route: r, transport: transport()}
+	return func(l net.Listener) error { return g.serve(ctx, l) }, nil
+}
+
+func transport() *http.Transport {
+	return &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12},
 		ForceAttemptHTTP2:     true,
@@ -51,8 +56,7 @@ func (Gateway) Open(ctx context.Context, r credential.Route) (serve func(net.Lis
 		TLSHandshakeTimeout:   headerTimeout,
 		ExpectContinueTimeout: time.Second,
 		DisableCompression:    true, // mask cannot find secrets in compressed bodies
-	}}
-	return func(l net.Listener) error { return g.serve(ctx, l) }, nil
+	}
 }
 
 type gateway struct {
@@ -91,7 +95,7 @@ func (g *gateway) handle(proxy http.Handler, w http.ResponseWriter, r *http.Requ
 		http.Error(w, "nsrun: this method is not passed on", http.StatusMethodNotAllowed)
 		return
 	}
-	if r.URL.Opaque != "" {
+	if r.URL.Opaque != "" || r.URL.Path != "" && r.URL.Path[0] != '/' {
 		http.Error(w, "nsrun: a request needs a path", http.StatusBadRequest)
 		return
 	}
@@ -140,14 +144,34 @@ func (g *gateway) host() string {
 // Apache still takes.
 var dropped = [...]string{"accept-encoding", "if-range", "proxy-authorization", "range", "request-range"}
 
+// framing are headers that say where a request ends, what becomes of the connection, and which host is meant.
+// net/http writes them itself. If a server took another name for one of these, it would read a request that the client
+// has written in the body of another one, or take the next request, with the secret, for a body.
+var framing = [...]string{
+	"connection", "content-length", "expect", "host", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
+}
+
+// likely returns the name that some servers take a header's name for, in lower case: a "_" for a "-", and some take all
+// other signs for it.
+func likely(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		}
+		return '-'
+	}, strings.ToLower(name))
+}
+
 // rewrite makes the request to the host. It replaces what the client sets as host and as the credential's header.
 func (g *gateway) rewrite(r *httputil.ProxyRequest) {
 	secret, _ := r.In.Context().Value(valueKey{}).(string)
 	out := r.Out
 	out.URL.Scheme, out.URL.Host, out.URL.User, out.Host = "https", g.host(), nil, g.host()
-	for name := range out.Header { // some servers take "_" for "-"
-		plain := strings.ToLower(strings.ReplaceAll(name, "_", "-"))
-		if plain == strings.ToLower(g.route.Rule.HeaderName()) || slices.Contains(dropped[:], plain) {
+	for name := range out.Header {
+		plain := likely(name)
+		if plain == likely(g.route.Rule.HeaderName()) || slices.Contains(dropped[:], plain) ||
+			plain != strings.ToLower(name) && slices.Contains(framing[:], plain) {
 			delete(out.Header, name)
 		}
 	}
