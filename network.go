@@ -165,7 +165,7 @@ func arePortsFree(publish []uint16) error {
 }
 
 // byBroker makes this process enforce the rules.
-func (n *network) byBroker(resolver *netpolicy.Resolver, publish []uint16) error {
+func (n *network) byBroker(resolver *netpolicy.Resolver, publish []uint16, ownNetworks bool) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	n.stop = append(n.stop, cancel)
 	o := broker.Options{
@@ -180,7 +180,8 @@ func (n *network) byBroker(resolver *netpolicy.Resolver, publish []uint16) error
 		HostLoopback: func(to netip.AddrPort) bool {
 			return !n.learn && n.table.Decide(netpolicy.TCP, to).Allowed
 		},
-		Resolve: func(udp net.PacketConn, tcp net.Listener) { _ = resolver.Serve(ctx, udp, tcp) },
+		Resolve:     func(udp net.PacketConn, tcp net.Listener) { _ = resolver.Serve(ctx, udp, tcp) },
+		OwnNetworks: ownNetworks,
 		NoUDP: !n.learn && !slices.ContainsFunc(n.table.Policy().Rules, func(r netpolicy.Rule) bool {
 			return r.Proto != netpolicy.TCP
 		}),

@@ -102,7 +102,7 @@ func (r *Runner) enforce(n *network, resolver *netpolicy.Resolver, explain bool)
 		}
 	}
 	if err == nil && n.mode == BrokerEnforcer {
-		err = n.byBroker(resolver, c.Publish)
+		err = n.byBroker(resolver, c.Publish, c.userNamespaces())
 	}
 	return err
 }

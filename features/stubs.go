@@ -12,6 +12,10 @@ func Confirm(n Name) bool { return false }
 
 func Describe(n Name) Feature { return *new(Feature) }
 
+func FilterRemedy() string { return "" }
+
+func Filtered() bool { return false }
+
 func Get(n Name) Feature { return *new(Feature) }
 
 func Has(n Name) bool { return false }

@@ -40,7 +40,7 @@ func (s *server) bind(n *notify.Notification) {
 // are left out, and those that nobody needs to have (IP_FREEBIND).
 func (c *call) source() bool {
 	at := c.to.addrPort()
-	if !c.tcpip() || !c.fits() || at.Port() != 0 || !at.Addr().IsGlobalUnicast() || inside(at.Addr()) {
+	if !c.tcpip() || c.own || !c.fits() || at.Port() != 0 || !at.Addr().IsGlobalUnicast() || inside(at.Addr()) {
 		return false
 	}
 	if address, port := bound(c.old); address || port != 0 {
@@ -83,7 +83,7 @@ func bound(fd sys.FD) (address bool, port int) {
 
 // sourced reports whether bindSource bound the socket, and it is not connected.
 func (c *call) sourced() bool {
-	if !c.tcpip() || c.b.sandboxed(c.old) || !c.unconnected() {
+	if !c.tcpip() || c.own || c.b.sandboxed(c.old) || !c.unconnected() {
 		return false
 	}
 	address, _ := bound(c.old)

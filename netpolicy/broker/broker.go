@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -54,6 +55,7 @@ type Broker struct {
 	linkErr  error
 
 	cookie     uint64 // of the sandbox's network namespace
+	network    uint64 // the same, its inode; 0: it is not needed
 	slow       chan struct{}
 	turnedAway atomic.Int64
 	watch      watch
@@ -194,6 +196,12 @@ func (b *Broker) start(l *os.File, sockets []*os.File) error {
 	cookie, err := unix.GetsockoptUint64(int(sockets[0].Fd()), unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
 	if err != nil {
 		return refuse(&Error{"broker", "network namespace", err})
+	}
+	if b.o.OwnNetworks {
+		var e syscall.Errno
+		if b.network, e = networkOfSocket(sys.FD(sockets[udpSocket].Fd())); e != 0 {
+			return refuse(&Error{"broker", "network namespace", e})
+		}
 	}
 	udp, err := net.FilePacketConn(sockets[udpSocket])
 	if err != nil {

@@ -24,8 +24,9 @@ type call struct {
 	old      sys.FD // our copy of the caller's socket
 	fresh    sys.FD // what takes its place, if anything does
 	domain   int
-	protocol int // of IP sockets
-	flags    int // of the caller's open file, of IP sockets
+	protocol int  // of IP sockets
+	flags    int  // of the caller's open file, of IP sockets
+	own      bool // the socket belongs to a network that the command made
 }
 
 // begin returns the call of which the first argument is a descriptor. Nil: the caller is gone. An error is the answer.
@@ -62,8 +63,10 @@ func (c *call) look() (e syscall.Errno) {
 	if c.protocol, e = option(c.old, unix.SOL_SOCKET, unix.SO_PROTOCOL); e != 0 {
 		return e
 	}
-	c.flags, e = fcntl(c.old, unix.F_GETFL, 0)
-	return e
+	if c.flags, e = fcntl(c.old, unix.F_GETFL, 0); e != 0 || !c.tcpip() {
+		return e
+	}
+	return c.lookNetwork()
 }
 
 // ip reports whether it is an IP socket.

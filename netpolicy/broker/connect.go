@@ -91,6 +91,9 @@ func (c *call) fits() bool {
 
 // tcp connects a TCP socket. If it does not belong to the network of the address, another one replaces it.
 func (c *call) tcp(to netip.AddrPort) (e syscall.Errno, later bool) {
+	if c.own {
+		return c.itself()
+	}
 	inward := inside(to.Addr()) && !c.b.hostLoopback(to)
 	if !inward && !c.b.allowed(netpolicy.TCP, to) {
 		return syscall.ECONNREFUSED, false

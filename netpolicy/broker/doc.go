@@ -47,7 +47,8 @@
 //   - MSG_FASTOPEN fails with EOPNOTSUPP, TCP_FASTOPEN_CONNECT has no effect, and sockets get no device of their own,
 //     no source route and no other protocol above TCP (SO_BINDTODEVICE, IP_OPTIONS, TCP_ULP; see filter.go).
 //   - A host socket shows the host's addresses (getsockname(2), and the ioctls of netdevice(7) on it).
-//   - A network namespace that the command makes has no TCP of its own.
+//   - In a network namespace that the command makes (Options.OwnNetworks), sockets reach nothing outside of it, even if
+//     rules allow it.
 //   - Peers inside see process 0 as the owner of a unix listener; see SO_PEERCRED in unix(7).
 //   - sendmmsg(2) sends nothing if one of its messages is denied.
 //

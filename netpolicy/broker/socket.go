@@ -21,7 +21,7 @@ func (s *server) socket(n *notify.Notification) {
 		s.observed(n)
 		return
 	}
-	if s.inward {
+	if s.inward || s.b.elsewhere(n.PID) {
 		s.l.Proceed(n.ID)
 		return
 	}
@@ -73,7 +73,7 @@ func (c *call) listen(backlog uint64) syscall.Errno {
 	switch {
 	case c.fresh != sys.None:
 		fd = c.fresh
-	case c.domain != unix.AF_UNIX && !c.b.sandboxed(fd):
+	case c.domain != unix.AF_UNIX && !c.own && !c.b.sandboxed(fd):
 		return syscall.EPERM
 	}
 	_, _, e := syscall.Syscall(unix.SYS_LISTEN, uintptr(fd), uintptr(backlog), 0)
@@ -115,7 +115,7 @@ func (s *server) join(n *notify.Notification) {
 // bring replaces a TCP socket of another network by one of the sandbox, unless it is connected. bind(2)
 // and listen(2) fail on a connected one.
 func (c *call) bring() syscall.Errno {
-	if !c.tcpip() || c.b.sandboxed(c.old) {
+	if !c.tcpip() || c.own || c.b.sandboxed(c.old) {
 		return 0
 	}
 	if !c.unconnected() {

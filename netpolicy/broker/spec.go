@@ -26,6 +26,9 @@ type Options struct {
 	Resolve func(udp net.PacketConn, tcp net.Listener)
 	// Publish are ports of the sandbox that can be reached from the host. Nil: none.
 	Publish []Port
+	// OwnNetworks says that the command may make network namespaces. Its sockets in them reach nothing outside.
+	// False: it may not.
+	OwnNetworks bool
 	// NoUDP omits everything that UDP beyond the sandbox needs. Set it if no rule allows UDP.
 	// False: UDP follows Decide.
 	NoUDP bool
