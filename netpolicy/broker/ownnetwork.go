@@ -12,11 +12,11 @@ import (
 )
 
 // A command that may make user namespaces (Options.OwnNetworks) can have network namespaces of its own, for sandboxes
-// inside this one, and those rely on it that nothing leads out of them. So sockets are made and used there as the
-// kernel does it, which reaches nothing else. A process cannot go from there into the sandbox's network.
+// inside this one, and those rely on it that nothing leads out of them. So the kernel makes and connects the sockets
+// there, and they reach nothing else. A process cannot go from there into the sandbox's network.
 
-// elsewhere reports whether a thread is in another network than the sandbox's. If the thread cannot be asked, it is: the
-// kernel makes its sockets in the network where it is. Check afterwards that its notification is still valid.
+// elsewhere reports whether a thread is in another network than the sandbox's. If nobody can tell, it is: the kernel
+// makes its sockets in the network where it is. Check afterwards that its notification is still valid.
 func (b *Broker) elsewhere(thread uint32) bool {
 	if !b.o.OwnNetworks {
 		return false
