@@ -27,6 +27,9 @@ a path names the very file or --allow-exec is given. Setuid files, FIFOs and the
 --allow-special: without it they stay in the session, and a commit of paths with such files
 does nothing. Times are not shown, but are committed with the changes. nsrun undo takes a
 commit back.`,
+	Examples: `nsrun commit
+nsrun commit last 'src/**' --exclude '*.log'
+nsrun commit --merge --ours=go.mod`,
 	Flags: func(fs *flag.FlagSet) { commitFlags(fs, &commitOptions{}) },
 }
 

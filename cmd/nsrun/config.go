@@ -31,7 +31,8 @@ of nsrun run, and prints each setting and where it comes from. schema prints a J
 for editors. init writes ~/.config/nsrun/config.toml with all settings as comments; it
 does not replace an existing file. docs/config.md of the source tree explains the files
 and their keys.`,
-	Flags: func(fs *flag.FlagSet) { policyFlags(fs, &runOptions{}, new(bool)) },
+	Examples: `nsrun config show -- make`,
+	Flags:    func(fs *flag.FlagSet) { policyFlags(fs, &runOptions{}, new(bool)) },
 }
 
 func cmdConfig(args []string) int {

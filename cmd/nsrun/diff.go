@@ -28,6 +28,8 @@ changes there: text and binary contents, symbolic links, and execute permission.
 the top of a git work tree, git apply needs --directory.) Standard error lists the changes
 that a patch cannot hold: empty directories, named pipes, other modes, owners, attributes.
 A patch has no times.`,
+	Examples: `nsrun diff --stat
+nsrun diff last 'src/**'`,
 	Flags: func(fs *flag.FlagSet) { new(diffFlags).define(fs) },
 }
 

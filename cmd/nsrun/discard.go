@@ -14,6 +14,8 @@ import (
 var discardVerb = usage.Verb{
 	Name: "discard", Args: "[-q] [SESSION…]",
 	Short: "throw away a session's changes",
+	Examples: `nsrun discard
+nsrun discard last`,
 	Flags: func(fs *flag.FlagSet) { quietFlag(fs, new(bool)) },
 }
 

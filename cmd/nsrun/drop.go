@@ -18,7 +18,8 @@ var dropVerb = usage.Verb{
 	Long: `Removes the changes at and below the paths from the session; nsrun undo brings them back.
 The paths may be patterns, as for nsrun commit. The project and the other changes stay as
 they are.`,
-	Flags: func(fs *flag.FlagSet) { quietFlag(fs, new(bool)) },
+	Examples: `nsrun drop last '*.log'`,
+	Flags:    func(fs *flag.FlagSet) { quietFlag(fs, new(bool)) },
 }
 
 // cmdDrop throws a part of a session's changes away.

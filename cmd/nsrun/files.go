@@ -30,6 +30,8 @@ there, deleted, and new, for files that are not in the project yet. nsrun regist
 when a command first changes it, or with --scan. From then on, it keeps a backup of the
 file as it was before the first change of each day, for seven days; nsrun restore brings
 it back. docs/json.md of the source tree lists the keys of JSON.`,
+	Examples: `nsrun files src
+nsrun files --scan --backups`,
 	Flags: func(fs *flag.FlagSet) { filesFlags(fs, &filesOptions{}) },
 }
 

@@ -42,7 +42,8 @@ $HOME/playground. Each project has its own, a directory in
 $XDG_DATA_HOME/nsrun/playgrounds; commands without a project share
 $XDG_DATA_HOME/nsrun/playground. It prints the size of each, and removes everything after
 a yes on a terminal, or with --yes. It removes symbolic links, and never follows them.`,
-	Flags: func(fs *flag.FlagSet) { gcFlags(fs, &gcOptions{}) },
+	Examples: `nsrun gc --kept --older 30d`,
+	Flags:    func(fs *flag.FlagSet) { gcFlags(fs, &gcOptions{}) },
 }
 
 type gcOptions struct {

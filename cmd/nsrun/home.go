@@ -30,6 +30,8 @@ layer. keep copies PATH from the layer into the home directory; it follows no sy
 link. It copies files that run later by themselves (startup files, hooks, settings of
 editors), and links that lead out of PATH, only if PATH is that very file, or with
 --allow-exec. nsrun gc removes a layer that no command has used for 30 days.`,
+	Examples: `nsrun home show
+nsrun home keep ~/.config/tool`,
 	Flags: func(fs *flag.FlagSet) { homeFlags(fs, &homeOptions{}) },
 }
 

@@ -35,7 +35,8 @@ Reading files that you can read is allowed without a question. nsrun asks about 
 of secrets and each Unix socket, and about the network as with nsrun run --learn-net. What
 --ro, --rw, --allow-unix and --allow-net name is allowed from the start, without a
 question.`,
-	Flags: func(fs *flag.FlagSet) { learnFlags(fs, &runOptions{}, new(string)) },
+	Examples: `nsrun learn -o learned.toml -- npm test`,
+	Flags:    func(fs *flag.FlagSet) { learnFlags(fs, &runOptions{}, new(string)) },
 }
 
 func learnFlags(fs *flag.FlagSet, o *runOptions, out *string) {

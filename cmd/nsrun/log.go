@@ -45,6 +45,8 @@ less.
 
 Executions stay in the log for 90 days, versions of files for seven. docs/json.md of the
 source tree lists the keys of JSON.`,
+	Examples: `nsrun log src/main.go
+nsrun log -p last`,
 	Flags: func(fs *flag.FlagSet) { logFlags(fs, &logOptions{}) },
 }
 

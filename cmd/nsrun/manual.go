@@ -47,7 +47,7 @@ func cmdCompletion(args []string) int {
 func manualVerbs() []manual.Verb {
 	list := make([]manual.Verb, 0, len(verbs))
 	for _, v := range verbs {
-		m := manual.Verb{Name: v.Name, Usage: v.Args, Short: v.Short, Long: v.Long}
+		m := manual.Verb{Name: v.Name, Usage: v.Args, Short: v.Short, Long: v.Long, Examples: v.Examples}
 		v.FlagSet().VisitAll(func(f *flag.Flag) {
 			arg, help := flag.UnquoteUsage(f)
 			m.Flags = append(m.Flags, manual.Flag{Name: f.Name, Arg: arg, Help: help})

@@ -34,7 +34,8 @@ allows needs no question.
 
 Requests can come from a pipe or a file: each gets its answer. After the end of standard
 input, commands have one more minute, in addition to --timeout; then nsrun ends them.`,
-	Flags: func(fs *flag.FlagSet) { mcpargs.Define(fs, &mcpargs.Options{}) },
+	Examples: `nsrun mcp --project ~/src --allow-net packages.example.org`,
+	Flags:    func(fs *flag.FlagSet) { mcpargs.Define(fs, &mcpargs.Options{}) },
 }
 
 // cmdMCP executes the program that serves: linking its libraries would slow down every other verb.

@@ -30,7 +30,8 @@ could write and what happens to those changes, what is hidden, what it could rea
 which variables are removed. Without COMMAND, prints what holds for any command. nsrun run
 --explain=policy does the same; nsrun run --explain prints the system calls instead.
 docs/json.md of the source tree lists the keys of JSON.`,
-	Flags: func(fs *flag.FlagSet) { policyFlags(fs, &runOptions{}, new(bool)) },
+	Examples: `nsrun policy --allow-net '*.example.org' -- npm ci`,
+	Flags:    func(fs *flag.FlagSet) { policyFlags(fs, &runOptions{}, new(bool)) },
 }
 
 func policyFlags(fs *flag.FlagSet, o *runOptions, asJSON *bool) {

@@ -36,6 +36,8 @@ restore first saves the present version, and nsrun restore --from brings it back
 cannot be saved, nothing is done. The file gets its former mode; missing directories are
 created. Backups are kept for seven days. docs/json.md of the source tree lists the keys
 of JSON.`,
+	Examples: `nsrun restore --list src/main.go
+nsrun restore --from last src/main.go`,
 	Flags: func(fs *flag.FlagSet) { restoreFlags(fs, &restoreOptions{}) },
 }
 

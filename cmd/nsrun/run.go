@@ -27,6 +27,11 @@ writable behind an overlay; /tmp, /dev and /proc are private; there is no networ
 Changes are kept as a session until they are committed or discarded. The exit status
 is the command's, or 124 (timed out), 125 (nsrun failed), 126 (cannot execute),
 127 (not found), 128+n (signal n).`,
+	Examples: `nsrun run -- npm test
+nsrun run -c 'make && ./hello'
+nsrun run --allow-net '*.example.org' -- npm ci
+nsrun run --discard --block .env -- make
+nsrun run --session last -- make test`,
 	Flags: func(fs *flag.FlagSet) { runFlags(fs, &runOptions{}) },
 }
 

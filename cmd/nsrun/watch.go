@@ -30,7 +30,8 @@ The fanotify engine watches whole file systems, and needs root. The inotify engi
 every directory open; its limits are ulimit -n and /proc/sys/fs/inotify/max_user_watches.
 If the kernel drops events, nsrun says so, and searches the directories for what changed
 meanwhile. docs/json.md of the source tree lists the keys of JSON.`,
-	Flags: func(fs *flag.FlagSet) { watchFlags(fs, &watchOptions{}) },
+	Examples: `nsrun watch src`,
+	Flags:    func(fs *flag.FlagSet) { watchFlags(fs, &watchOptions{}) },
 }
 
 type watchOptions struct {

@@ -27,7 +27,8 @@ whether a command could read it, write to it or connect to it, what refuses that
 which flag would allow it. WHAT is a path if it exists here, contains a slash (./NAME), or
 contains neither a dot nor a colon; @NAME is an abstract socket; anything else is a host
 or a URL. docs/json.md of the source tree lists the keys of JSON.`,
-	Flags: func(fs *flag.FlagSet) { policyFlags(fs, &runOptions{}, new(bool)) },
+	Examples: `nsrun why ~/.ssh/config www.example.org:443 --allow-net '*.example.org'`,
+	Flags:    func(fs *flag.FlagSet) { policyFlags(fs, &runOptions{}, new(bool)) },
 }
 
 func cmdWhy(args []string) int {

@@ -20,6 +20,8 @@ type Verb struct {
 	Short string // a few words, without a full stop
 	Long  string // sentences; may be empty
 	Flags []Flag
+	// Examples are command lines, one per line; may be empty.
+	Examples string
 }
 
 // Flag is a flag of a verb. Those with the same Arg and Help are names of one.

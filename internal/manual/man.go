@@ -66,6 +66,12 @@ func manVerbs(verbs []Verb) string {
 			b.WriteString(manText(note))
 		}
 		b.WriteString(manFlags(flags))
+		if v.Examples != "" {
+			b.WriteString(".Pp\n")
+			for line := range strings.SplitSeq(v.Examples, "\n") {
+				b.WriteString(".Dl " + manLiteral(line) + "\n")
+			}
+		}
 	}
 	b.WriteString(".El\n")
 	return b.String()

@@ -28,6 +28,9 @@ func Markdown(verbs []Verb) string {
 			b.WriteString("\n" + note + "\n")
 		}
 		b.WriteString(markdownFlags(flags))
+		if v.Examples != "" {
+			b.WriteString("\nExamples:\n\n    " + strings.ReplaceAll(v.Examples, "\n", "\n    ") + "\n")
+		}
 	}
 	b.WriteString("\n## Options\n\n`nsrun [OPTIONS] COMMAND` and a link to nsrun called `bwrap` take these. The link does not take " +
 		"those with a plus.\n")

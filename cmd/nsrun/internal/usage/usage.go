@@ -21,7 +21,9 @@ type Verb struct {
 	Args  string // as they are typed; empty: there are none
 	Short string // a few words, without a full stop
 	Long  string // sentences; empty: there is no more to say
-	Flags func(*flag.FlagSet)
+	// Examples are command lines, one per line. Empty: the verb needs none.
+	Examples string
+	Flags    func(*flag.FlagSet)
 }
 
 // FlagSet returns the verb's flags, of which only the descriptions are of use.
@@ -103,6 +105,9 @@ func (v *Verb) Help() int {
 		arg, usage := flag.UnquoteUsage(f)
 		fmt.Fprintf(&b, "  %-22s %s\n", strings.TrimRight(Dashed(f.Name)+" "+arg, " "), usage)
 	})
+	if v.Examples != "" {
+		b.WriteString("\nExamples:\n  " + strings.ReplaceAll(v.Examples, "\n", "\n  ") + "\n")
+	}
 	return console.PrintText(b.String())
 }
 
