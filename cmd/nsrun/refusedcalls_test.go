@@ -40,6 +40,7 @@ var refusable = []struct {
 	{"kcmp", unix.SYS_KCMP, "", ""},
 	{"process_vm_readv", unix.SYS_PROCESS_VM_READV, "", ""},
 	{"prlimit64", unix.SYS_PRLIMIT64, "", ""},
+	{"getrlimit", unix.SYS_GETRLIMIT, "", ""},
 	{"getrandom", unix.SYS_GETRANDOM, "", ""},
 	{"fsync", unix.SYS_FSYNC, "", ""},
 	{"syncfs", unix.SYS_SYNCFS, "", ""},
