@@ -139,8 +139,15 @@ func (v *Verb) Wrong(fs *flag.FlagSet, err error) error {
 // flagText is an error of package flag, with flags as they are typed here.
 func flagText(err error) string {
 	text := strings.Replace(err.Error(), "flag provided but not defined: -", "unknown flag -", 1)
-	if strings.HasSuffix(text, "timeout: parse error") {
-		text = strings.Replace(text, "parse error", "not a duration like 10s or 5m", 1)
+	if before, ok := strings.CutSuffix(text, ": parse error"); ok {
+		switch {
+		case strings.HasSuffix(before, "timeout"), strings.HasSuffix(before, "grace"):
+			text = before + ": not a duration like 10s or 5m"
+		case strings.HasPrefix(before, "invalid boolean value"):
+			text = before + ": the flag takes no value"
+		default:
+			text = before + ": not a number"
+		}
 	}
 	for _, before := range [...]string{`" for flag -`, `" for -`, "flag needs an argument: -", "unknown flag -"} {
 		i := strings.Index(text, before)

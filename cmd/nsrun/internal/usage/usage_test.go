@@ -53,12 +53,12 @@ func TestWrong(t *testing.T) {
 	}{
 		{[]string{"--jsn"}, `v: unknown flag --jsn; did you mean "--json"?`},
 		{[]string{"--nothing-like-it"}, "v: unknown flag --nothing-like-it"},
-		{[]string{"-n", "x"}, `v: invalid value "x" for flag -n: parse error`},
+		{[]string{"-n", "x"}, `v: invalid value "x" for flag -n: not a number`},
 		{[]string{"--timeout", "x"}, `v: invalid value "x" for flag --timeout: not a duration like 10s or 5m`},
 		{[]string{"--timeout"}, "v: flag needs an argument: --timeout"},
 		{[]string{"--json", "-n", "--", "ls"}, "v: flag needs an argument: -n"},
 		{[]string{"-n=3", "--timeout", "--"}, "v: flag needs an argument: --timeout"},
-		{[]string{"--json=x"}, `v: invalid boolean value "x" for --json: parse error`},
+		{[]string{"--json=x"}, `v: invalid boolean value "x" for --json: the flag takes no value`},
 	} {
 		fs := verb.FlagSet()
 		err := verb.Wrong(fs, Flags(fs, c.args))
