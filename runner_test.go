@@ -506,3 +506,23 @@ func TestSpares(t *testing.T) {
 		t.Errorf("the project holds %v, %v", entries, err)
 	}
 }
+
+// TestOldProcessIDs: the process id in a file that an earlier command left in the project is not that of a process of
+// the next one.
+func TestOldProcessIDs(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	if err := unix.Access("/proc/sys/kernel/ns_last_pid", unix.W_OK); err != nil {
+		testenv.Skip(t, "process-ids", "ns_last_pid: "+err.Error())
+	}
+	r := runner(t, nsrun.Config{Project: filepath.Join(place(t), "p"), After: nsrun.Commit})
+	found := 0
+	for range 3 { // once in 10,000 times two are equal
+		sh(t, r, "echo $$ >pid")
+		if got := sh(t, r, "kill -0 $(cat pid) 2>/dev/null && echo it runs || :"); strings.Contains(got, "it runs") {
+			found++
+		}
+	}
+	if found == 3 {
+		t.Error("the process of another command seems to run still")
+	}
+}

@@ -21,7 +21,7 @@ func use() string {
 	defer nsexec.Shutdown()
 	text := ""
 	for range 2 {
-		c := nsexec.Command("sh", "-c", "echo fine $$")
+		c := nsexec.Command("sh", "-c", "echo fine $PPID")
 		c.Mounts = mounts.Plan{mounts.ROBind("/", "/"), mounts.Dev("/dev"), mounts.Proc("/proc")}
 		out, err := c.CombinedOutput()
 		if err != nil {
@@ -118,7 +118,7 @@ func runEmbedder(t *testing.T, dir string, args ...string) {
 		if !hung.Stop() {
 			t.Errorf("%q hangs", args)
 		}
-		if got := strings.TrimSpace(out.String()); err != nil || got != "fine 2\nfine 2" {
+		if got := strings.TrimSpace(out.String()); err != nil || got != "fine 1\nfine 1" {
 			t.Errorf("%q, nobody %v: %v, %s", args, nobody, err, got)
 		}
 	}

@@ -27,23 +27,23 @@ func (c *Cmd) allowPing(b *prog.Builder) {
 		gid = c.Credential.GID
 	}
 	group := itoa(int64(gid))
-	setNetwork(b, "ping", "ping_group_range", group+" "+group)
+	setKernel(b, "ping", "net/ipv4/ping_group_range", group+" "+group)
 }
 
 // allowPorts adds what lets root's command, which has no capability for it, listen on ports below 1024 in its own
 // network namespace, as root does outside.
 func (c *Cmd) allowPorts(b *prog.Builder) {
 	if os.Geteuid() == 0 && (c.Credential == nil || c.Credential.UID == inside(c.UIDMap, 0)) && c.ownNetwork() {
-		setNetwork(b, "ports", "ip_unprivileged_port_start", "0")
+		setKernel(b, "ports", "net/ipv4/ip_unprivileged_port_start", "0")
 	}
 }
 
-// setNetwork adds a setting of a network namespace. The sandbox works without it too, so errors are ignored.
-func setNetwork(b *prog.Builder, step, name, value string) {
+// setKernel adds a setting of a namespace. The sandbox works without it too, so errors are ignored.
+func setKernel(b *prog.Builder, step, name, value string) {
 	text := b.Text(value)
 	f := b.Slot()
 	b.Step(step, "")
-	path := b.String("/proc/sys/net/ipv4/" + name)
+	path := b.String("/proc/sys/" + name)
 	opened := b.Call(prog.SysOpenat, prog.AtCwd, path, b.Open(prog.WriteOnly|prog.CloseOnExec), prog.Int(0)).To(f)
 	none := opened.TolerateAny().OnTolerated()
 	b.Call(prog.SysWrite, f.Arg(), text.Arg(), text.Len()).TolerateAny()

@@ -179,6 +179,7 @@ func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, 
 	}
 	c.allowPing(b)
 	c.allowPorts(b)
+	c.numberProcesses(b)
 	umask := b.Slot()
 	b.Call(prog.SysUmask, prog.Int(0)).To(umask)
 	procDir := c.prepareNested(b)
