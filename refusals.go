@@ -87,6 +87,11 @@ func (x *Execution) findRefusals(err error) {
 				t.add(r)
 			}
 		}
+		for _, text := range x.messageTexts() {
+			for line := range bytes.Lines(text) {
+				t.trash(string(line)) // no call was refused: the program looked where the files are
+			}
+		}
 		// What made the command fail comes first.
 		slices.SortStableFunc(t.list, func(a, b Refusal) int { return cmp.Compare(rank(a), rank(b)) })
 	case x.result.Started && x.failed():
@@ -216,7 +221,7 @@ type refusalTable struct {
 	dir      string   // the working directory
 	args     []string // the command line
 	words    []string // of args: those that can be paths, absolute and clean
-	guesses  [3]guess // for messages that name no path: of databases, of what is removed, and others
+	guesses  [4]guess // for messages that name no path: of databases, of what is removed, others, and of two mounts
 	names    int      // that may still be looked at
 	looked   int      // how many words were looked for
 	last     []byte   // the line before the one that is looked at
@@ -297,6 +302,7 @@ func (t *refusalTable) text(output []byte) {
 		}
 		t.privileges(lower)
 		t.servers(lower)
+		t.across(string(line))
 		if bytes.Contains(lower, []byte("not found")) || bytes.Contains(lower, []byte("no such file")) {
 			t.program(line)
 		}

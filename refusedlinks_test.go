@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/nsrun/nsrun"
@@ -93,4 +94,53 @@ func TestRulesAboutDev(t *testing.T) {
 	if res, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: "! cat /dev/null"}); err != nil || res.ExitCode != 0 {
 		t.Errorf("blocked: %v, %s", err, res)
 	}
+}
+
+// TestRefusedAcross: nsrun names the two mounts of which a message says that nothing could be renamed or linked from
+// one to the other, and a trash that is in another mount than the file. It names nothing if outside it would be the
+// same.
+func TestRefusedAcross(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t, "a: x")
+	testenv.Tree(t, dir, "w/", "w/u/", "w/v/")
+	p, w := filepath.Join(dir, "p"), filepath.Join(dir, "w")
+	if err := os.Link(p+"/a", w+"/a"); err != nil { // the control
+		t.Fatal(err)
+	}
+	const noFlag = "because they are different mounts, and no flag makes them one: copy instead"
+	c := nsrun.Config{Project: p, After: nsrun.Discard, Home: nsrun.HomeLayer}
+	c = allowed(t, c, "--rw "+w+"/u")
+	c = allowed(t, c, "--rw "+w+"/v")
+	for q, want := range map[string]struct{ target, why, flag string }{
+		"ln a " + w + "/u/a": {w + "/u", "from " + p + " to it, " + noFlag, ""},
+		"echo \"OSError: [Errno 18] Invalid cross-device link: 'a' -> '" + w + "/u/a'\" >&2; false":                    {w + "/u", "from " + p + " to it, " + noFlag, ""},
+		"echo \"Error: EXDEV: cross-device link not permitted, rename '" + w + "/v/a' -> '" + w + "/u/a'\" >&2; false": {w + "/u", "different mounts", "--rw " + w},
+		"echo '2026/01/01 00:00:00 rename " + p + "/a " + dir + "/home/a: invalid cross-device link' >&2; false":       {dir + "/home", noFlag, ""},
+		"echo 'Invalid cross-device link' >&2; false " + w + "/u/a":                                                    {w + "/u", noFlag, ""},
+		"echo 'gio: file://" + p + "/a%20b: Trashing on system internal mounts is not supported' >&2; exit 1":          {dir + "/home/.local/share/Trash", "remove it instead, which nsrun undo can take back", ""},
+		"echo \"ln: failed to create hard link '" + p + "/b' => '" + p + "/a': Invalid cross-device link\" >&2; false": {},
+		"echo \"ln: failed to create hard link '/dev/shm/b' => '" + p + "/a': Invalid cross-device link\" >&2; false":  {},
+		"echo 'gio: file://" + dir + "/home/a: Trashing on system internal mounts is not supported' >&2; false":        {},
+		"echo 'rename a: cross-device link' >&2; false":                                                                {},
+	} {
+		res, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: q})
+		if err != nil || res.ExitCode != 1 {
+			t.Errorf("%s: %v, %s", q, err, res)
+		}
+		switch {
+		case want.target == "" && len(res.Refusals) > 0:
+			t.Errorf("%s: %+v", q, res.Refusals)
+		case want.target != "" && (len(res.Refusals) != 1 || res.Refusals[0].Rule != "mount" || res.Refusals[0].Target != want.target ||
+			!strings.Contains(res.Refusals[0].Why, want.why) || res.Refusals[0].Flag != want.flag):
+			t.Errorf("%s: %+v, want %+v", q, res.Refusals, want)
+		}
+	}
+	t.Run("why", func(t *testing.T) { // no call is refused: the program looks where the files are
+		c.Why = true
+		needFor(t, c)
+		res, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: "echo 'gio: file://" + p + "/a: Trashing on system internal mounts is not supported' >&2; exit 1"})
+		if err != nil || len(res.Refusals) != 1 || res.Refusals[0].Target != dir+"/home/.local/share/Trash" {
+			t.Errorf("%v, %+v", err, res.Refusals)
+		}
+	})
 }

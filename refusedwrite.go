@@ -5,9 +5,11 @@ package nsrun
 import (
 	"errors"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -68,6 +70,99 @@ func refusedAcross(box *plan.Sandbox, a attempts.Attempt) (r Refusal, ok bool) {
 		r.Why += ", and no flag makes them one: copy instead"
 	}
 	return r, true
+}
+
+// crossDevice is in the text of EXDEV, as libc, Go, Rust and Node write it, and noTrash in GLib's for a file that is in
+// another mount than the home directory, which has the trash.
+const crossDevice, noTrash = "cross-device link", "Trashing on system internal mounts"
+
+// across adds what a message says could not be renamed or linked, because it would go from one mount to another.
+func (t *refusalTable) across(line string) {
+	if before, behind, ok := strings.Cut(line, crossDevice); ok && !t.landlock {
+		from, to, ok := fromTo(before, behind)
+		if !ok {
+			t.guesses[3].add(t, t.leaving)
+		} else if r, ok := t.between(from, to, !strings.Contains(before, "link")); ok {
+			t.add(r)
+		}
+	}
+	t.trash(line)
+}
+
+// trash adds what a message says could not be moved to the trash.
+func (t *refusalTable) trash(line string) {
+	before, _, ok := strings.Cut(line, ": "+noTrash)
+	if !ok || t.landlock {
+		return
+	}
+	_, uri, _ := strings.Cut(before, "file://")
+	name, err := url.PathUnescape(uri)
+	r, ok := t.between(name, filepath.Join(host.Home(), "any"), true) // the trash itself may not be there yet
+	if err != nil || !ok {
+		return
+	}
+	r.Target = filepath.Join(r.Target, ".local/share/Trash")
+	r.Why = "nothing can be moved from " + escape.Quote(filepath.Dir(name)) + " to the trash, because they are different mounts: remove it instead"
+	if real, on, _ := look(t.box, filepath.Dir(name)); t.box.Why(real, on).Writing == plan.Apart {
+		r.Why += ", which nsrun undo can take back"
+	}
+	t.add(r)
+}
+
+// fromTo are the names in a message about two: the quoted ones, or the last two words before the error. ln(1) puts the
+// new name first.
+func fromTo(before, behind string) (from, to string, ok bool) {
+	quoted := strings.Split(quotes.Replace(before+behind), "'")
+	if len(quoted) >= 4 {
+		if from, to = quoted[1], quoted[3]; strings.Contains(quoted[2], "=>") {
+			from, to = to, from
+		}
+		return from, to, true
+	}
+	if i := strings.LastIndex(before, ": "); i >= 0 {
+		before = before[:i]
+	}
+	words := strings.Fields(before)
+	if len(words) < 3 { // none, or the name of the call and one more
+		return "", "", false
+	}
+	return words[len(words)-2], words[len(words)-1], true
+}
+
+// between is a rename or link from one name to another, if these are in two mounts that the command sees, and in one on
+// the host.
+func (t *refusalTable) between(from, to string, renames bool) (r Refusal, ok bool) {
+	a := attempts.Attempt{Name: renames}
+	for i, dir := range [...]*string{&a.From, &a.Path} {
+		name := [...]string{from, to}[i]
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(t.dir, name)
+		}
+		real, on, unseen := look(t.box, filepath.Dir(filepath.Clean(name)))
+		p := t.box.Why(real, on)
+		if t.names--; t.names < 0 || unseen != "" || !p.Read && (p.Cause != plan.PrivateCause || p.At != real) {
+			return r, false // the answer would tell something about what is hidden
+		}
+		*dir = real
+	}
+	if !t.box.Apart(a.From, a.Path) {
+		return r, false
+	}
+	return refusedAcross(t.box, a)
+}
+
+// leaving guesses the path of the command line to which something could not be renamed or linked from the working
+// directory.
+func (t *refusalTable) leaving() (r Refusal, ok bool) {
+	for _, name := range slices.Backward(t.paths()) {
+		if strings.HasPrefix(name, t.args[0]) {
+			continue // the shell
+		}
+		if r, ok = t.between(filepath.Join(t.dir, "any"), name, false); ok {
+			break
+		}
+	}
+	return r, ok
 }
 
 // onHost is the number of the host's mount that a directory is in, and whether this user may write to it. If the host

@@ -25,3 +25,10 @@ func (s *Sandbox) Across(a, b string) (Flag, bool) {
 	}
 	return s.Opening(common)
 }
+
+// Apart reports whether two directories are in different mounts.
+func (s *Sandbox) Apart(a, b string) bool {
+	from, _ := s.topmost(a)
+	to, _ := s.topmost(b)
+	return from != to
+}
