@@ -183,6 +183,7 @@ var thirdParty = map[string][]string{
 	"project":               {"go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "golang.org/x/sys/unix"},
 	"cmd/nsrun":             {"golang.org/x/sys/unix"},
 	"cmd/nsrun-credential":  {"golang.org/x/sys/unix"},
+	"internal/userscope":    {"github.com/godbus/dbus/v5"},
 	"cmd/nsrun-mcp":         {"github.com/modelcontextprotocol/go-sdk/jsonrpc", "github.com/modelcontextprotocol/go-sdk/mcp", "golang.org/x/sys/unix"},
 	"bench/internal/turns":  {"golang.org/x/sys/unix"},
 	"bench/watch":           {"golang.org/x/sys/unix"},
@@ -208,7 +209,7 @@ var thirdParty = map[string][]string{
 var thirdPartyTests = map[string][]string{
 	"nsexec":            {"github.com/syndtr/gocapability/capability"},
 	"cmd/nsrun":         {"github.com/rogpeppe/go-internal/testscript"},
-	"cmd/nsrun-mcp":     {"github.com/modelcontextprotocol/go-sdk/mcp"},
+	"cmd/nsrun-mcp":     {"github.com/modelcontextprotocol/go-sdk/jsonrpc", "github.com/modelcontextprotocol/go-sdk/mcp"},
 	"project":           {"go.etcd.io/bbolt"},
 	"fanotify":          {"github.com/fsnotify/fsnotify"},
 	"":                  {"golang.org/x/net/dns/dnsmessage"},
@@ -220,6 +221,7 @@ var thirdPartyTests = map[string][]string{
 var onlyIn = map[string][]string{
 	"github.com/cilium/ebpf":                 {"netpolicy/cgroup/gen"},
 	"github.com/fsnotify/fsnotify":           {"fanotify"},
+	"github.com/godbus/dbus":                 {"internal/userscope"},
 	"github.com/modelcontextprotocol/go-sdk": {"cmd/nsrun-mcp"},
 	"go.etcd.io/bbolt":                       {"project"},
 	"crypto":                                 {"netpolicy", "internal/nettest", "cmd/nsrun-mcp", "credential/gateway"}, // its init functions, and 32 MiB of memory, would be every start's
