@@ -82,7 +82,10 @@ func (x *Hold) makeV2(h *Host, in *os.File) error {
 		if err != nil {
 			return fmt.Errorf("make a cgroup: %w", err)
 		}
-		x.own, x.v2, x.scope = g, g.Dir, h.scope
+		x.own, x.v2 = g, g.Dir
+		if h.moves() {
+			x.scope = h.scope
+		}
 	} else if have := cgroups.EnableAbove(in, want.Names()); len(have) < len(want.Names()) {
 		return fmt.Errorf("the cgroup of the network's rules has no controllers for limits, but %v of %v (try: --net-by broker)", have, want.Names())
 	}

@@ -5,6 +5,7 @@ package limiter
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"strconv"
 	"testing"
 
@@ -116,5 +117,36 @@ func TestOutside(t *testing.T) {
 	after, _ := os.ReadFile("/proc/self/cgroup")
 	if string(before) != string(after) || len(list) != 2 || list[0].Hit || list[1].Hit {
 		t.Errorf("%s, %s, %+v", before, after, list)
+	}
+}
+
+// TestLater: a command that is about to start gets its limits, even if another one needs more controllers meanwhile.
+func TestLater(t *testing.T) {
+	testenv.Leaks(t)
+	var h Host
+	defer h.Close()
+	x, err := h.Hold(limits.Limits{PIDs: 5}, nil, nil, false)
+	if err != nil {
+		testenv.Skip(t, "cgroup controllers", err.Error())
+	}
+	defer x.End()
+	y, err := h.Hold(limits.Limits{PIDs: 5, Memory: 32 << 20}, nil, nil, false)
+	if err != nil {
+		testenv.Skip(t, "cgroup controllers", err.Error())
+	}
+	defer y.End()
+	for _, hold := range []*Hold{x, y} {
+		cmd := exec.Command("sleep", "1000")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := hold.Place(cmd.Process.Pid); err != nil {
+			t.Error(err)
+		}
+		if hold.scope != nil && !hold.own.Has(cmd.Process.Pid) {
+			t.Error("it was not moved to its cgroup")
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
 	}
 }

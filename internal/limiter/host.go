@@ -24,7 +24,7 @@ type Host struct {
 	asked  limits.Controllers // the controllers that it has looked for
 	facts  limits.Facts
 	v2     *cgroups.Place
-	scope  *userscope.Scope                      // v2 belongs to it, and it moves commands there; nil: they can start there
+	scope  *userscope.Scope                      // kept for Holds that use it; nil: none was made
 	v1     map[limits.Controllers]*cgroups.Place // by controller
 	closed bool
 }
@@ -39,8 +39,13 @@ func (h *Host) look(l *limits.Limits) (limits.Facts, error) {
 	if h.closed {
 		return limits.Facts{}, ErrClosed
 	}
-	if want := l.Wanted(); want&^h.asked != 0 || h.scope != nil && h.scope.Gone() {
+	gone := h.scope != nil && h.scope.Gone()
+	if want := l.Wanted(); want&^h.asked != 0 || gone {
 		h.release()
+		if gone {
+			h.scope.Close()
+			h.scope = nil
+		}
 		h.asked |= want
 		h.facts = limits.Facts{}
 		h.find()
@@ -88,32 +93,32 @@ func (h *Host) find() {
 // findScope has the user's service manager make a place, if that has all controllers that v2 has here, and one that is
 // missing; h.mu is held.
 func (h *Host) findScope(missing limits.Controllers) {
-	scope, names, err := userscope.Make(h.asked.Names())
-	if err != nil {
-		return // what is missing is enforced in another way, and a Notice says so
+	if h.scope == nil {
+		var err error
+		if h.scope, err = userscope.Make(); err != nil {
+			return // what is missing is enforced in another way, and a Notice says so
+		}
 	}
 	h.facts.Managed = true
 	var have limits.Controllers
-	for _, name := range names {
+	for _, name := range h.scope.Place().Enable(h.asked.Names()) {
 		have |= limits.ParseControllers(name)
 	}
 	if have&missing == 0 || h.facts.V2&^have != 0 {
-		scope.Close()
 		return
 	}
 	if h.v2 != nil {
 		h.v2.Close()
 	}
-	h.scope, h.v2, h.facts.V2 = scope, scope.Place(), have
+	h.v2, h.facts.V2 = h.scope.Place(), have
 }
 
-// release closes the places; h.mu is held.
+// moves reports whether commands are moved to cgroups in h.v2, instead of starting there; h.mu is held.
+func (h *Host) moves() bool { return h.scope != nil && h.v2 == h.scope.Place() }
+
+// release closes the places, except that of the scope, to which commands may yet be moved; h.mu is held.
 func (h *Host) release() {
-	switch {
-	case h.scope != nil:
-		h.scope.Close()
-		h.scope = nil
-	case h.v2 != nil:
+	if h.v2 != nil && !h.moves() {
 		h.v2.Close()
 	}
 	h.v2 = nil
@@ -128,5 +133,9 @@ func (h *Host) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.release()
+	if h.scope != nil {
+		h.scope.Close()
+		h.scope = nil
+	}
 	h.asked, h.closed = 0, true
 }

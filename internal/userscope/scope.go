@@ -51,12 +51,11 @@ type Scope struct {
 	place  *cgroups.Place
 }
 
-// Make makes a Scope whose cgroups have as many of the wanted controllers as possible, and returns these. An error says
-// why the manager makes none, or that there is no manager.
-func Make(want []string) (_ *Scope, have []string, err error) {
+// Make makes a Scope. An error says why the manager makes none, or that there is no manager.
+func Make() (_ *Scope, err error) {
 	m, err := cgroups.FindManager()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer m.Close()
 	s := &Scope{unit: fmt.Sprintf("nsrun-%016x.scope", rand.Uint64())}
@@ -66,24 +65,24 @@ func Make(want []string) (_ *Scope, have []string, err error) {
 		}
 	}()
 	if err := s.connect(m); err != nil {
-		return nil, nil, fmt.Errorf("connect to the user's service manager: %w", err)
+		return nil, fmt.Errorf("connect to the user's service manager: %w", err)
 	}
 	if s.holder, err = reexec.Hire(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := s.start(m.Bus); err != nil {
-		return nil, nil, fmt.Errorf("have the user's service manager make a scope: %w", err)
+		return nil, fmt.Errorf("have the user's service manager make a scope: %w", err)
 	}
 	if s.place, err = m.Unit(s.holder.Pid(), s.unit); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if s.group, err = s.place.Make(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := s.group.Enter(s.holder.Pid()); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return s, s.place.Enable(want), nil
+	return s, nil
 }
 
 // connect begins to speak D-Bus on the manager's socket.

@@ -26,12 +26,12 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 func makeScope(t *testing.T) *Scope {
 	t.Helper()
 	testenv.NeedUser(t)
-	s, have, err := Make([]string{"memory", "pids"})
+	s, err := Make()
 	if err != nil {
 		testenv.Skip(t, "user manager", err.Error())
 	}
 	t.Cleanup(s.Close)
-	if len(have) < 2 {
+	if have := s.Place().Enable([]string{"memory", "pids"}); len(have) < 2 {
 		testenv.Skip(t, "user manager", "it has only the controllers "+strings.Join(have, ", "))
 	}
 	return s

@@ -112,7 +112,8 @@ login)
 	nsrun run -q --discard --memory 50M --pids 20 --cpus 0.7 --report /tmp/report -- true
 	try "what holds them is named" test "$(grep -c '"cgroup v2"' /tmp/report)" -ge 3
 	try "the memory limit is named" sh -c 'nsrun run --discard --memory 40M -- tail /dev/zero 2>&1 | grep "memory limit 40 MiB reached"'
-	try "tests of userscope" env NSRUN_MUST_WORK="user manager" /test/userscope -test.v
+	try "tests of userscope" env NSRUN_MUST_WORK="user manager" /test/userscope
+	try "tests of limiter" env NSRUN_MUST_WORK="cgroup controllers" /test/limiter -test.run 'TestLater|TestOutside'
 	if [ -S "/run/user/$UID/bus" ]; then
 		mv "/run/user/$UID/systemd/private" "/run/user/$UID/hidden"
 		try "by the message bus" sh -c 'nsrun run -q --discard --cpus 0.7 --report /tmp/report -- true && grep -q "cgroup v2" /tmp/report'

@@ -46,7 +46,9 @@ root() {
 	[ ! -e "$root" ] || { echo "$root" && return; }
 	if [ "${version%-systemd}" != "$version" ]; then
 		logins "$root" "$(release_of "$version")" >&2 || return 1
-		CGO_ENABLED=0 go test -vet=off -c -o "$root/test/userscope" ./internal/userscope >/dev/null
+		for package in userscope limiter; do
+			CGO_ENABLED=0 go test -vet=off -c -o "$root/test/$package" "./internal/$package" >/dev/null
+		done
 	elif [ -n "$tests" ]; then
 		debian "$root" "$1" >&2 || return 1
 		# shellcheck disable=SC2086
