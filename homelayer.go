@@ -192,7 +192,10 @@ func (x *Execution) releaseHomes() {
 		}
 	}
 	if x.unmounted == nil {
-		x.note(NoticeHome, release(layers))
+		// If the command was not started, the reason is told. The next command does what is left to be done.
+		if err := release(layers); x.result.Started {
+			x.note(NoticeHome, err)
+		}
 		return
 	}
 	x.runner.clearings.leave(func() error {

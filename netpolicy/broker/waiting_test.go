@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/netpolicy/broker"
 )
 
@@ -26,9 +27,12 @@ func TestManyWait(t *testing.T) {
 		}
 		before := openFiles(t)
 		inTwoParts(t, c, func() error {
-			if n := openFiles(t) - before; n < broker.MaxWaiting || n > 4*broker.MaxWaiting+100 {
+			n := openFiles(t) - before
+			if n < broker.MaxWaiting {
 				t.Errorf("%d connects hold %d descriptors", broker.MaxWaiting, n)
 			}
+			// Now and then each looks at its caller for a moment, with one more.
+			testenv.Eventually(t, "four descriptors for each connect", func() bool { return openFiles(t)-before <= 4*broker.MaxWaiting+100 })
 			return nil
 		}, "")
 		if n := b.TurnedAway(); n != more {
