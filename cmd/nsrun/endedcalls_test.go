@@ -76,9 +76,10 @@ func TestRefusedFileCalls(t *testing.T) {
 	for i, c := range []struct {
 		name string
 		nr   uint32
+		some bool // only some sessions begin with it, such as those that show a cache in an overlay
 	}{
-		{"utimensat", unix.SYS_UTIMENSAT}, {"fchmod", unix.SYS_FCHMOD}, {"fchmodat", unix.SYS_FCHMODAT},
-		{"getdents64", unix.SYS_GETDENTS64}, {"mkdirat", unix.SYS_MKDIRAT},
+		{"utimensat", unix.SYS_UTIMENSAT, false}, {"fchmod", unix.SYS_FCHMOD, false}, {"fchmodat", unix.SYS_FCHMODAT, true},
+		{"getdents64", unix.SYS_GETDENTS64, false}, {"mkdirat", unix.SYS_MKDIRAT, false},
 	} {
 		for j, errno := range []unix.Errno{unix.EPERM, unix.ENOSYS} {
 			if !testenv.Turn(i + j) {
@@ -87,7 +88,11 @@ func TestRefusedFileCalls(t *testing.T) {
 			nsrun := under(refuse(errno, c.nr))
 			says := "a seccomp filter refuses " + c.name + "(2)"
 			got := nsrun("run", "--keep", "--", "sh", "-c", "echo b >b")
-			if got.status != 125 || !strings.Contains(got.out, says+" (it needs a seccomp filter that allows it; try: ") || strings.Count(got.out, "\n") != 1 {
+			if c.some && got.status == 0 {
+				if !strings.Contains(got.out, "nsrun: kept 1 change: ") {
+					t.Errorf("%s, %v: %s", c.name, errno, got.out)
+				}
+			} else if got.status != 125 || !strings.Contains(got.out, says+" (it needs a seccomp filter that allows it; try: ") || strings.Count(got.out, "\n") != 1 {
 				t.Errorf("%s, %v: status %d\n%s", c.name, errno, got.status, got.out)
 			}
 			if got := nsrun("doctor"); got.status == 0 || !strings.Contains(got.out, says+"\n") {
