@@ -54,6 +54,7 @@ func (r *runner) notStarted(x *nsrunlib.Execution, err error) int {
 			console.Say("%s", notice)
 		}
 	}
+	r.told = err
 	status := console.Fail(r.typed(err))
 	res, _ := x.Wait()
 	r.refusals = res.Refusals
@@ -142,6 +143,7 @@ func (r *runner) run(runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Requ
 	case res.TimedOut:
 		return r.timeOut()
 	case err != nil:
+		r.told = err
 		return console.Fail(err)
 	}
 	return res.ExitCode

@@ -4,8 +4,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -92,7 +94,7 @@ func (r *runner) all() int {
 	}
 	n := nsrunlib.NewRunner(c)
 	defer func() { // last: it waits until the kernel has unmounted what the command had
-		if err := n.Close(); err != nil {
+		if err := n.Close(); err != nil && !sameCause(err, r.told) {
 			console.Say("%s", err)
 		}
 	}()
@@ -110,11 +112,18 @@ func (r *runner) all() int {
 	r.noteRun()
 	switch {
 	case err != nil:
+		r.told = err
 		return failDecision("commit", err, r.session, overlay.CommitOptions{AllowExec: r.o.allowExec, AllowSpecial: r.o.allowSpecial})
 	case r.interrupted:
 		return console.ExitInterrupted // if our caller ignores SIGINT
 	}
 	return status
+}
+
+// sameCause reports whether two errors are the same one of the kernel's.
+func sameCause(a, b error) bool {
+	e, ok := errors.AsType[syscall.Errno](a)
+	return ok && b != nil && errors.Is(b, e)
 }
 
 // ready opens, in the background, the files in which the command's end is recorded. The returned function waits for the
