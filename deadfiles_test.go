@@ -100,11 +100,9 @@ func deadMount(args []string) int {
 		return 1
 	}
 	stuck := time.AfterFunc(testenv.Patience, func() { _ = unix.Unmount(args[0], unix.MNT_FORCE|unix.MNT_DETACH) })
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if line := lines.Text(); line != "" {
-			fmt.Println(line, stuck.Stop())
-		}
-		break
+	lines := bufio.NewScanner(out)
+	if lines.Scan() && lines.Text() != "" {
+		fmt.Println(lines.Text(), stuck.Stop())
 	}
 	_ = unix.Unmount(args[0], unix.MNT_FORCE|unix.MNT_DETACH)
 	_ = c.Wait()
