@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -153,7 +154,7 @@ func (w whenSaid) Write(b []byte) (int, error) {
 // deadUse makes a call on a name that nsrun looks at in the command's place, and then, from another thread, one on a
 // file of the project.
 func deadUse(args []string) int {
-	done := make(chan error)
+	done := make(chan error, 1)
 	if args[0] == "native" {
 		go func() { done <- unix.Rename(args[1], "y") }()
 	} else {
@@ -162,8 +163,19 @@ func deadUse(args []string) int {
 			fmt.Println(err)
 			return 1
 		}
-		go func() { done <- unix.Connect(fd, &unix.SockaddrUnix{Name: args[1]}) }()
-		time.Sleep(20 * time.Millisecond)
+		thread := make(chan int)
+		go func() {
+			runtime.LockOSThread()
+			thread <- unix.Gettid()
+			done <- unix.Connect(fd, &unix.SockaddrUnix{Name: args[1]})
+		}()
+		call, at := fmt.Sprintf("%d ", unix.SYS_CONNECT), fmt.Sprintf("/proc/self/task/%d/syscall", <-thread)
+		if !testenv.Poll(testenv.Patience, func() bool {
+			now, _ := os.ReadFile(at)
+			return len(done) > 0 || strings.HasPrefix(string(now), call)
+		}) {
+			fmt.Println("it does not connect")
+		}
 		fmt.Println("chmod:", os.Chmod("a", 0o600))
 	}
 	fmt.Println("calls")

@@ -101,9 +101,7 @@ func insideInOwnNetwork(args []string) int {
 // TestOwnNetwork: where a command may make network namespaces, nothing leads out of them, not even to what rules allow:
 // a sandbox inside that has no network has none.
 func TestOwnNetwork(t *testing.T) {
-	if testenv.Root() {
-		t.Skip("root's commands have no user namespaces; it runs once more as an ordinary user")
-	}
+	testenv.NeedUser(t) // root's commands have no user namespaces
 	need(t, features.LockedLayers)
 	at, count := accepted(t)
 	dir := place(t)

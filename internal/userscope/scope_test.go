@@ -101,9 +101,7 @@ func TestGone(t *testing.T) {
 	if err := s.call(t.Context(), "StopUnit", s.unit, "fail").Err; err != nil {
 		t.Fatal(err)
 	}
-	for !s.Gone() {
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Eventually(t, "the end of the scope", s.Gone)
 	makeScope(t)
 }
 
