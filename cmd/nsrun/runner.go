@@ -49,7 +49,7 @@ type runner struct {
 	unsandboxed string // why it ran without a sandbox; empty: it had one
 	timedOut    bool
 	state       string
-	told        error // nsrun's own, which was printed; nil: none. What is left because of it is not worth a line more
+	told        error // the error of nsrun's own that was printed, which is not printed again; nil: none
 }
 
 func (r *runner) close() {

@@ -178,10 +178,10 @@ func (s *Scope) Attach(g *cgroups.Group, pid int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := s.call(ctx, "AttachProcessesToUnit", s.unit, "/"+g.Name, []uint32{uint32(pid)}).Err; err != nil {
-		return fmt.Errorf("%w: %w", errOutside, err)
+		return fmt.Errorf("%w: %s/%s: %w", errOutside, s.unit, g.Name, err)
 	}
 	if !g.Has(pid) {
-		return errOutside
+		return fmt.Errorf("%w: %s/%s", errOutside, s.unit, g.Name)
 	}
 	return nil
 }
