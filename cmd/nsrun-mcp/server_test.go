@@ -869,21 +869,23 @@ func TestNoMessage(t *testing.T) {
 
 // TestBatch: batches are taken apart, whatever is in them, and however often.
 func TestBatch(t *testing.T) {
+	const note, ping = `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`, `{"jsonrpc":"2.0","id":%d,"method":"ping"}`
 	for _, version := range []string{"2025-03-26", "2025-06-18"} {
-		r := newPlace(t).raw()
-		r.helloIn(version)
-		const note, ping = `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`, `{"jsonrpc":"2.0","id":%d,"method":"ping"}`
-		for i := range 3 {
-			r.send("["+note+"]", fmt.Sprintf("["+note+","+ping+",7,"+ping+"]", 10*i, 10*i+1))
-			want := map[string]bool{fmt.Sprint(10 * i): true, fmt.Sprint(10*i + 1): true, "null": true}
-			for range len(want) {
-				var got struct{ ID json.RawMessage }
-				if line := <-r.lines; json.Unmarshal([]byte(line), &got) != nil || !want[string(got.ID)] {
-					t.Fatalf("%s: %s", version, line)
+		t.Run(version, func(t *testing.T) {
+			r := newPlace(t).raw()
+			r.helloIn(version)
+			for i := range 3 {
+				r.send("["+note+"]", fmt.Sprintf("["+note+","+ping+",7,"+ping+"]", 10*i, 10*i+1))
+				want := map[string]bool{fmt.Sprint(10 * i): true, fmt.Sprint(10*i + 1): true, "null": true}
+				for range len(want) {
+					var got struct{ ID json.RawMessage }
+					if line := <-r.lines; json.Unmarshal([]byte(line), &got) != nil || !want[string(got.ID)] {
+						t.Fatal(line)
+					}
+					delete(want, string(got.ID))
 				}
-				delete(want, string(got.ID))
 			}
-		}
+		})
 	}
 }
 

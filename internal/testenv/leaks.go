@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// state is what a test may leave behind, each thing as a line of text.
-type state map[string]bool
+// state is what a test may leave behind: what tells each thing from others, and a line of text about it.
+type state map[string]string
 
 // Leaks checks at the end of the test that it left nothing: no descriptor, no child process, no mount, no temporary
 // file. The cleanup functions are called before, at both ends. It must be called first, so that it looks last.
@@ -42,17 +42,25 @@ func leaked(before state, cleanup []func()) (left []string) {
 		for _, f := range cleanup {
 			f()
 		}
-		left = left[:0]
-		for line := range look() {
-			if !before[line] {
-				left = append(left, line)
-			}
-		}
+		left = look().since(before)
 		return len(left) == 0
 	})
-	slices.Sort(left)
 	return left
 }
+
+// since lists what was not there before.
+func (s state) since(before state) (lines []string) {
+	for thing, line := range s {
+		if _, ok := before[thing]; !ok {
+			lines = append(lines, line)
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// add adds what its line tells from others.
+func (s state) add(line string) { s[line] = line }
 
 func look() state {
 	s := make(state)
@@ -75,21 +83,22 @@ func descriptors(s state) {
 		case "anon_inode:[eventpoll]", "anon_inode:[eventfd]":
 			continue // the Go runtime's, made when they are first needed
 		}
-		s["descriptor "+e.Name()+" to "+link] = true
+		s.add("descriptor " + e.Name() + " to " + link)
 	}
 }
 
 func children(s state) {
 	for _, p := range Processes() {
 		if p.Parent == os.Getpid() {
-			s[fmt.Sprintf("child process %d (%s), %s", p.Pid, p.State, p.Name)] = true
+			// Its state and its name change while it runs.
+			s[fmt.Sprint("child process ", p.Pid)] = fmt.Sprintf("child process %d (%s), %s", p.Pid, p.State, p.Name)
 		}
 	}
 }
 
 func mountsHere(s state) {
 	for _, line := range Mounts() {
-		s["mount "+line] = true
+		s.add("mount " + line)
 	}
 }
 
@@ -122,7 +131,7 @@ func temporaries(s state) {
 		if strings.HasPrefix(os.TempDir(), "/tmp") && !strings.Contains(os.TempDir(), "nsrun-test-") {
 			return // not ours alone
 		}
-		s["temporary file "+filepath.Join(os.TempDir(), e.Name())] = true
+		s.add("temporary file " + filepath.Join(os.TempDir(), e.Name()))
 	}
 }
 

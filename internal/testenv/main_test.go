@@ -3,7 +3,10 @@
 package testenv
 
 import (
+	"fmt"
+	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -39,6 +42,38 @@ func TestTurn(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: %d of 2 cases are run, want %d", c.name, got, want)
 		}
+	}
+}
+
+// TestLeakedChild: a child process that was there before is no leak in another state, and a new one is.
+func TestLeakedChild(t *testing.T) {
+	start := func() *exec.Cmd {
+		cmd := exec.Command("sleep", "1000")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+		return cmd
+	}
+	old := start()
+	before := make(state)
+	children(before)
+	if err := old.Process.Signal(unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, "the child stops", func() bool {
+		p, ok := FindProcess(strconv.Itoa(old.Process.Pid))
+		return ok && p.State == "T"
+	})
+	fresh := start()
+	now := make(state)
+	children(now)
+	lines := now.since(before)
+	if len(lines) != 1 || !strings.HasPrefix(lines[0], fmt.Sprintf("child process %d (", fresh.Process.Pid)) {
+		t.Errorf("%q, want the child %d", lines, fresh.Process.Pid)
 	}
 }
 
