@@ -142,13 +142,14 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// TestProgram: the secret is nowhere that other users can look, the program gets no signals of the command's, and it
-// ends when nsrun does, however that ends.
+// TestProgram: the secret is nowhere that other users can look, variables for commands' Go runtimes are not for the
+// program's, it gets no signals of the command's, and it ends when nsrun does, however that ends.
 func TestProgram(t *testing.T) {
 	testenv.NeedNamespaces(t)
 	w := newWorld(t)
 	c := w.nsrun("run", "-q", "--discard", "--credential", w.at+"=env:MY_SETTING,header=X-Key,url=URL", "--", "bash", "-c",
 		get+"trap '' INT; kill -INT 0; sleep .1; "+get+"echo ready; exec sleep 1000")
+	c.Env = append(c.Env, "GOMEMLIMIT=32GiB")
 	out, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -172,12 +173,12 @@ func TestProgram(t *testing.T) {
 		t.Fatalf("%v", list)
 	}
 	for _, name := range []string{"environ", "cmdline"} {
-		if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", list[0], name)); err != nil || strings.Contains(string(b), token) {
+		if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", list[0], name)); err != nil || strings.Contains(string(b), token) || strings.Contains("\x00"+string(b), "\x00GOMEMLIMIT=") {
 			t.Errorf("%s: %q, %v", name, b, err)
 		}
 	}
-	// The control: nsrun has it in its environment.
-	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", c.Process.Pid)); err != nil || !strings.Contains(string(b), token) {
+	// The control: nsrun has both in its environment.
+	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", c.Process.Pid)); err != nil || !strings.Contains(string(b), token) || !strings.Contains(string(b), "\x00GOMEMLIMIT=") {
 		t.Errorf("the control: %q, %v", b, err)
 	}
 	if err := c.Process.Signal(unix.SIGKILL); err != nil {

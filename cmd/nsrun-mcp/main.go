@@ -66,6 +66,7 @@ func serve(args []string) int {
 	if secureexec.On() {
 		return fail(secureexec.Err)
 	}
+	mcpargs.ShowRuntime()
 	o, err := mcpargs.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		say("try: nsrun help mcp")

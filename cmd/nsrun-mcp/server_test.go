@@ -959,11 +959,18 @@ func TestInstalled(t *testing.T) {
 	nsrun := func() *exec.Cmd {
 		c := p.command()
 		c.Path, c.Args = p.at("prefix/bin/nsrun"), []string{"nsrun", "mcp", "--project", p.at("p")}
+		c.Env = append(c.Env, "GOMEMLIMIT=32GiB")
 		return c
 	}
 	check := func(how string) {
 		t.Helper()
 		c := connect(t, nsrun(), "", nil)
+		// The command has it, the server's own runtime has not.
+		environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", c.cmd.Process.Pid))
+		own := strings.Contains("\x00"+string(environ), "\x00GOMEMLIMIT=")
+		if got := c.sh("printenv GOMEMLIMIT"); err != nil || got != "32GiB\n" || own {
+			t.Errorf("%s: GOMEMLIMIT=%q, of the server: %v (%v)", how, got, own, err)
+		}
 		if got := c.sh("echo " + how + " >f; pwd"); got != p.at("p")+"\n" || p.content("p/f") != how+"\n" {
 			t.Errorf("%s: %q, %q", how, got, p.content("p/f"))
 		}

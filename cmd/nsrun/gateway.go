@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/credential"
+	"github.com/nsrun/nsrun/internal/mcpargs"
 )
 
 // The gateway of a credential is a program of its own, because linking net/http would slow down every other verb. It
@@ -43,7 +44,7 @@ func (gatewayProgram) Open(ctx context.Context, r credential.Route) (serve func(
 	cmd := exec.Command(path)
 	cmd.ExtraFiles, cmd.Stderr, cmd.Dir = []*os.File{theirs}, os.Stderr, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool {
+	cmd.Env = slices.DeleteFunc(mcpargs.HideRuntime(os.Environ()), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return name == r.Rule.Env
 	})

@@ -45,7 +45,7 @@ func cmdMCP(args []string) int {
 	}
 	path, err := beside("mcp", mcpargs.Program)
 	if err == nil {
-		err = syscall.Exec(path, append([]string{path}, args...), os.Environ())
+		err = syscall.Exec(path, append([]string{path}, args...), mcpargs.HideRuntime(os.Environ()))
 		err = &os.PathError{Op: "exec", Path: path, Err: err}
 	}
 	return console.Fail(err)
