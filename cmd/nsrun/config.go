@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	nsrunlib "github.com/nsrun/nsrun"
@@ -142,16 +143,34 @@ func (r *runner) checkTogether(files []configfile.Read) (list []error) {
 		}
 	}
 	without := make(map[string]bool)
+	var found []placedError
 	for i, command := range commands {
-		for len(list) < mostMistakes {
-			at, err := r.checkPolicy(command, without, len(list)+i > 0)
+		for len(found) < mostMistakes {
+			at, err := r.checkPolicy(command, without, len(found)+i > 0)
 			if at == "" || without[at] {
 				break
 			}
-			list, without[at] = append(list, err), true
+			found, without[at] = append(found, placedError{at, err}), true
 		}
 	}
+	slices.SortStableFunc(found, func(a, b placedError) int { return slices.Compare(order(files, a.at), order(files, b.at)) })
+	for _, e := range found {
+		list = append(list, e.err)
+	}
 	return list
+}
+
+// order is the number of the file, of the line and of the column of a place.
+func order(files []configfile.Read, at string) []int {
+	for i, file := range files {
+		if rest, ok := strings.CutPrefix(at, escape.Quote(file.Path)+":"); ok {
+			line, column, _ := strings.Cut(rest, ":")
+			l, _ := strconv.Atoi(line)
+			c, _ := strconv.Atoi(column)
+			return []int{i, l, c}
+		}
+	}
+	return []int{len(files)}
 }
 
 // checkPolicy makes the policy of a command, without some values of the files. It returns an error that is about a
