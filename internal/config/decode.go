@@ -33,11 +33,13 @@ type decoder struct {
 	dotted  map[string]bool     // the last of these, which other keys with dots can go on with
 	profile map[string]*Profile // by name
 	strays  map[string]bool     // unknown tables that were reported
+	inside  *Profile            // in which the decoder is; nil: in none
+	wrong   map[*Profile]bool   // that have a mistake
 }
 
 // Decode reads a file and returns all its mistakes, in order. With mistakes the layer must not be used.
 func Decode(file string, source Source, data []byte, f *Facts) (*Layer, []*Error) {
-	d := &decoder{file: file, layer: &Layer{Source: source}, facts: f, tables: map[string]bool{}, dotted: map[string]bool{}, profile: map[string]*Profile{}, strays: map[string]bool{}}
+	d := &decoder{file: file, layer: &Layer{Source: source}, facts: f, tables: map[string]bool{}, dotted: map[string]bool{}, profile: map[string]*Profile{}, strays: map[string]bool{}, wrong: map[*Profile]bool{}}
 	if len(data) > MaxSize {
 		return nil, []*Error{{Pos: Pos{file, 1, 1}, Text: "the file has more than 64 KiB"}}
 	}
@@ -72,7 +74,7 @@ func Decode(file string, source Source, data []byte, f *Facts) (*Layer, []*Error
 		d.syntax(err, len(data))
 	}
 	for _, p := range d.layer.Profiles {
-		if len(p.Match) == 0 && !slices.ContainsFunc(d.errs, func(e *Error) bool { return e.Pos.Line >= p.Pos.Line }) {
+		if len(p.Match) == 0 && !d.wrong[p] {
 			d.errorf(p.Pos, "", "profile %s has no match: which commands is it for?", p.Name)
 		}
 	}
@@ -96,7 +98,10 @@ func (d *decoder) at(n *unstable.Node, otherwise Pos) Pos {
 	return d.pos(int(n.Raw.Offset))
 }
 
-func (d *decoder) fail(pos Pos, hint, text string) { d.errs = append(d.errs, &Error{pos, text, hint}) }
+func (d *decoder) fail(pos Pos, hint, text string) {
+	d.errs = append(d.errs, &Error{pos, text, hint})
+	d.wrong[d.inside] = true
+}
 
 func (d *decoder) syntax(err error, size int) {
 	offset, text := size, err.Error()
@@ -134,6 +139,9 @@ func (d *decoder) key(it unstable.Iterator) (words []string, pos Pos) {
 func (d *decoder) header(n *unstable.Node) (words []string, known bool) {
 	words, pos := d.key(n.Key())
 	name := strings.Join(words, "\x00")
+	if d.inside = nil; len(words) == 2 && words[0] == profileTable {
+		d.inside = d.profile[words[1]]
+	}
 	if d.tables[name] {
 		d.errorf(pos, "", "table [%s] is defined twice", strings.Join(words, "."))
 		return words, false
@@ -176,12 +184,16 @@ func (d *decoder) openProfile(name string, pos Pos) bool {
 		d.profile[name] = p
 		d.layer.Profiles = append(d.layer.Profiles, p)
 	}
+	d.inside = d.profile[name]
 	return true
 }
 
 // setting decodes a key and its value; dotted keys and inline tables contain tables.
 func (d *decoder) setting(table []string, n *unstable.Node) {
 	words, pos := d.key(n.Key())
+	if len(table) == 0 {
+		d.inside = nil
+	}
 	path := append(slices.Clip(table), words...)
 	for i := len(table) + 1; i < len(path); i++ {
 		name := strings.Join(path[:i], "\x00")
