@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -99,6 +100,18 @@ func (n *network) learnHosts() (map[string][]netip.Addr, error) {
 		}
 	}
 	return hosts, nil
+}
+
+// withOwnName adds the name of this machine to those of /etc/hosts, if it is not one of them. Outside, programs have it
+// from the C library (nss-myhostname), and not from a server.
+func withOwnName(hosts map[string][]netip.Addr) map[string][]netip.Addr {
+	all := maps.Clone(hosts)
+	if name, err := os.Hostname(); err == nil {
+		if name, err = netpolicy.CanonicalName(name); err == nil && all[name] == nil {
+			all[name] = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+		}
+	}
+	return all
 }
 
 // byKernel enforces rules by BPF programs. The resolver is on a loopback address of the host, which the programs know.

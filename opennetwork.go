@@ -48,7 +48,7 @@ func (r *Runner) openNetwork(q *Request, landlock, explain bool) (_ *network, er
 			(*tell)(name)
 		}
 	}
-	resolver := &netpolicy.Resolver{Table: n.table, Upstreams: n.servers.Upstreams, Hosts: hosts, Log: &n.log}
+	resolver := &netpolicy.Resolver{Table: n.table, Upstreams: n.servers.Upstreams, Hosts: withOwnName(hosts), Search: n.servers.Search, Log: &n.log}
 	if landlock {
 		n.mode = BrokerEnforcer
 		n.attach = func(*nsexec.Cmd) {} // attachConfinement does that

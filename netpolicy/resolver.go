@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,7 +30,7 @@ const (
 // A Resolver is the DNS server of a sandbox. It forwards only names that the rules allow, and returns only addresses
 // that may then be reached, after the table has learned them. It answers everything else by itself, at once:
 //
-//   - Names that no rule allows do not resolve.
+//   - Names that no rule allows do not resolve, except those of this machine: they need no server.
 //   - A, AAAA and PTR have answers. For an allowed name HTTPS, SVCB and CNAME are empty, so that programs go on with
 //     the others. Other types are refused.
 //   - A packet that does not have exactly one question, of class IN, is an error.
@@ -40,6 +41,7 @@ type Resolver struct {
 	Table     *Table
 	Upstreams []netip.AddrPort        // servers that are asked, one after the other
 	Hosts     map[string][]netip.Addr // names that are not asked for elsewhere
+	Search    []string                // the domains that programs append to names, as in resolv.conf(5)
 	Log       *Log                    // where refusals are noted; nil: nowhere
 	MixCase   bool                    // make answers harder to forge; not all servers can do it
 
@@ -236,13 +238,13 @@ func (r *Resolver) Answer(ctx context.Context, packet []byte, tcp bool) []byte {
 	if q.name == "" {
 		return q.answer(dnsmessage.RCodeNameError, nil)
 	}
-	if q.name == "localhost" {
-		return q.answer(dnsmessage.RCodeSuccess, q.resources([]Answer{
-			{netip.AddrFrom4([4]byte{127, 0, 0, 1}), hostsTTL}, {netip.IPv6Loopback(), hostsTTL},
-		}))
+	if addrs := r.local(q.name); addrs != nil {
+		return q.answer(dnsmessage.RCodeSuccess, q.resources(ofHosts(addrs)))
 	}
 	if !r.Table.AllowsName(q.name) {
-		r.Log.addName(q.name)
+		if !r.isCompleted(q.name) {
+			r.Log.addName(q.name)
+		}
 		return q.answer(dnsmessage.RCodeNameError, nil)
 	}
 	if q.question.Type != dnsmessage.TypeA && q.question.Type != dnsmessage.TypeAAAA {
@@ -264,6 +266,29 @@ func (r *Resolver) Answer(ctx context.Context, packet []byte, tcp bool) []byte {
 	return q.answer(dnsmessage.RCodeSuccess, q.resources(told))
 }
 
+// local returns the addresses of a name that means only this machine. To connect to them takes other rules.
+func (r *Resolver) local(name string) []netip.Addr {
+	if name == "localhost" {
+		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+	}
+	addrs := r.Hosts[name]
+	for _, a := range addrs {
+		if what := r.Table.Decide(AnyProto, netip.AddrPortFrom(a, 0)).Special; what != "loopback" && what != "own" {
+			return nil
+		}
+	}
+	return addrs
+}
+
+// isCompleted reports whether a program has appended a domain to a name that it can resolve without it. To refuse the
+// longer name then denies it nothing.
+func (r *Resolver) isCompleted(name string) bool {
+	return slices.ContainsFunc(r.Search, func(domain string) bool {
+		short, ok := strings.CutSuffix(name, "."+domain)
+		return ok && (r.Table.AllowsName(short) || r.local(short) != nil)
+	})
+}
+
 // logBlocked notes the addresses that are withheld.
 func (r *Resolver) logBlocked(name string, answers, told []Answer) {
 	for _, a := range answers {
@@ -277,16 +302,18 @@ func (r *Resolver) logBlocked(name string, answers, told []Answer) {
 	}
 }
 
+func ofHosts(addrs []netip.Addr) (answers []Answer) {
+	for _, a := range addrs {
+		answers = append(answers, Answer{a, hostsTTL})
+	}
+	return answers
+}
+
 // lookUp returns the addresses of a name, of the family that was asked for.
 func (r *Resolver) lookUp(ctx context.Context, q *query) ([]Answer, dnsmessage.RCode) {
 	if addrs, ok := r.Hosts[q.name]; ok {
-		var answers []Answer
-		for _, a := range addrs {
-			if a.Is4() == (q.question.Type == dnsmessage.TypeA) {
-				answers = append(answers, Answer{a, hostsTTL})
-			}
-		}
-		return answers, dnsmessage.RCodeSuccess
+		addrs = slices.DeleteFunc(slices.Clone(addrs), func(a netip.Addr) bool { return a.Is4() != (q.question.Type == dnsmessage.TypeA) })
+		return ofHosts(addrs), dnsmessage.RCodeSuccess
 	}
 	k := cacheKey{q.name, q.question.Type}
 	if answers, code, ok := r.cache.get(k, time.Now()); ok {

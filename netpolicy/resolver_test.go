@@ -428,6 +428,52 @@ func TestFlood(t *testing.T) {
 	}
 }
 
+// TestOwnNames: names of this machine resolve without a rule, and names that a program has made longer are no refusals.
+func TestOwnNames(t *testing.T) {
+	table, err := netpolicy.NewTable(nettest.Policy(t, []string{"a.test:443"}, []string{"192.0.2.5"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused []string
+	r := &netpolicy.Resolver{
+		Table: table, Search: []string{"corp.test", "test"}, Log: &netpolicy.Log{NameRefused: func(name string) { refused = append(refused, name) }},
+		Hosts: netpolicy.ParseHosts("127.0.1.1 me me.corp.test\n192.0.2.5 addr.test\n203.0.113.7 other.test\n127.0.0.1 both.test\n203.0.113.7 both.test"),
+	}
+	for _, c := range []struct {
+		name    string
+		kind    uint16
+		answers string
+	}{
+		{"me", dns.TypeA, "127.0.1.1"}, {"ME", dns.TypeAAAA, ""}, {"me", dns.TypeHTTPS, ""}, {"me.corp.test", dns.TypeA, "127.0.1.1"}, {"addr.test", dns.TypeA, "192.0.2.5"},
+		{"localhost", dns.TypeA, "127.0.0.1"}, {"localhost", dns.TypeAAAA, "::1"},
+		{"me.test", dns.TypeA, "no"}, {"a.test.corp.test", dns.TypeA, "no"}, {"localhost.corp.test", dns.TypeAAAA, "no"},
+		{"other.test", dns.TypeA, "no"}, {"both.test", dns.TypeA, "no"}, {"b.test.corp.test", dns.TypeA, "no"}, {"xcorp.test", dns.TypeA, "no"}, {"corp.test", dns.TypeA, "no"},
+	} {
+		m := answer(t, r, question(c.name, c.kind))
+		var got []string
+		for _, rr := range m.Answer {
+			switch rr := rr.(type) {
+			case *dns.A:
+				got = append(got, rr.A.String())
+			case *dns.AAAA:
+				got = append(got, rr.AAAA.String())
+			}
+		}
+		if m.Rcode == dns.RcodeNameError {
+			got = append(got, "no")
+		}
+		if strings.Join(got, " ") != c.answers {
+			t.Errorf("%s: %v", c.name, m)
+		}
+	}
+	if want := []string{"other.test", "both.test", "b.test.corp.test", "xcorp.test", "corp.test"}; !slices.Equal(refused, want) {
+		t.Errorf("refused: %q", refused)
+	}
+	if got := table.Decide(netpolicy.TCP, netip.MustParseAddrPort("127.0.1.1:443")); got.Allowed {
+		t.Error("the address of an own name is allowed")
+	}
+}
+
 func TestLog(t *testing.T) {
 	up := nettest.StartDNS(t, []string{"a.test. 60 A 203.0.113.1", "in.test. 60 A 10.0.0.1", "in.test. 60 A 203.0.113.2"}, nil)
 	table := newTable(t, "a.test:443", "in.test:443", "udp:203.0.113.9:53")

@@ -20,12 +20,24 @@ const resolvPath = "/etc/resolv.conf"
 // ResolvConf is what the host's resolv.conf(5) says.
 type ResolvConf struct {
 	Upstreams []netip.AddrPort
+	Search    []string // domains that programs append to names
 	keep      []string // lines that hold in a sandbox, too
 }
 
 func ReadResolvConf() ResolvConf {
 	b, _ := os.ReadFile(resolvPath) // without the file there is a server on this host, as programs have it
-	return ResolvConf{netpolicy.ParseResolvConf(string(b)), kept(string(b))}
+	c := ResolvConf{Upstreams: netpolicy.ParseResolvConf(string(b)), keep: kept(string(b))}
+	for _, line := range c.keep {
+		if f := strings.Fields(line); f[0] != "options" {
+			c.Search = nil // the last such line holds
+			for _, domain := range f[1:] {
+				if domain, err := netpolicy.CanonicalName(domain); err == nil {
+					c.Search = append(c.Search, domain)
+				}
+			}
+		}
+	}
+	return c
 }
 
 // kept are the lines about the meaning of names; other lines are about servers that commands do not talk to.
