@@ -27,18 +27,7 @@ func (s *Session) Collect(ctx context.Context) error {
 	if !s.stored() || !s.armed {
 		return nil
 	}
-	err := tree.Pack(ctx, s.dir, len(s.roots), func(p *tree.Packer, i int) (*tree.Node, error) {
-		if s.meta.Engine == store.Copy {
-			return s.compareCopy(p, i)
-		}
-		h, err := s.mem.Open(store.UpperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
-		if err != nil {
-			return nil, err
-		}
-		t := &tree.Real{H: h, Upper: true, Unlock: true}
-		defer t.Close()
-		return p.Tree(t)
-	})
+	err := counted(ctx, func(ctx context.Context) error { return tree.Pack(ctx, s.dir, len(s.roots), s.packRoot) })
 	if err != nil {
 		if err = public(err); errors.As(err, new(*Error)) {
 			return err
@@ -67,6 +56,20 @@ func (s *Session) Collect(ctx context.Context) error {
 		return &Error{Op: op, Path: s.path, Err: err}
 	}
 	return nil
+}
+
+// packRoot stores the changes of root i.
+func (s *Session) packRoot(p *tree.Packer, i int) (*tree.Node, error) {
+	if s.meta.Engine == store.Copy {
+		return s.compareCopy(p, i)
+	}
+	h, err := s.mem.Open(store.UpperName(i), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil {
+		return nil, err
+	}
+	t := &tree.Real{H: h, Upper: true, Unlock: true}
+	defer t.Close()
+	return p.Tree(t)
 }
 
 // recollect stores what a command wrote to copies, after the program that started it was killed. It is not an error if

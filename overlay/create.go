@@ -126,7 +126,7 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 	if err = s.begin(o); err != nil {
 		return fail(opMake, err)
 	}
-	if err = s.makeUppers(ctx); err != nil {
+	if err = counted(ctx, s.makeUppers); err != nil {
 		return fail(opUpper, err)
 	}
 	s.beginUnsynced(s.markFirst)

@@ -50,12 +50,6 @@ type CommitOptions struct {
 	Progress func(Progress)
 }
 
-// Progress says how far a commit has come.
-type Progress struct {
-	Done, Total int   // objects
-	Bytes       int64 // that were copied
-}
-
 // UndoOptions say how to undo a commit. The zero value refuses conflicts.
 type UndoOptions struct {
 	// Force takes it back even if the project was changed since; the project's present versions are

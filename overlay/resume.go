@@ -59,7 +59,7 @@ func (s *Session) ResumeContext(ctx context.Context, command []string) (err erro
 			}
 		}
 	}
-	if err := s.rearm(ctx); err != nil {
+	if err := counted(ctx, s.rearm); err != nil {
 		return fail(s.path, err)
 	}
 	if err := s.clearWork(); err != nil {

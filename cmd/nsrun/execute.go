@@ -9,8 +9,11 @@ import (
 	"os/signal"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/overlay"
 )
 
 // Approve asks on the terminal. Ctrl-C is an answer, too: signals go to the command only after it has started.
@@ -55,6 +58,11 @@ func (r *runner) notStarted(x *nsrunlib.Execution, err error) int {
 		}
 	}
 	r.told = err
+	if r.stopped != nil && errors.Is(err, context.Canceled) {
+		console.Say("stopped while the project was copied: nothing was run")
+		r.interrupted = r.stopped == unix.SIGINT || r.stopped == unix.SIGQUIT
+		return 128 + int(r.stopped.(unix.Signal))
+	}
 	status := console.Fail(r.typed(err))
 	res, _ := x.Wait()
 	r.refusals = res.Refusals
@@ -97,7 +105,11 @@ func (r *runner) endNotify() {
 // do nothing, because its changes may still be in memory.
 func (r *runner) run(runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Request) int {
 	shared := console.SaveShared()
-	x, err := runner.Start(context.Background(), q)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	progress, copied := r.copying(cancel)
+	x, err := runner.Start(overlay.WithProgress(ctx, progress), q)
+	copied()
 	<-r.notified
 	if s := x.Session(); s != nil {
 		r.engine = s.Info().Engine.String()

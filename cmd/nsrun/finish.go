@@ -268,7 +268,9 @@ func (r *runner) collect() error {
 	ctx, stop := console.Insistent("storing what the command changed; a second Ctrl-C gives up")
 	defer stop()
 	r.endNotify()
-	err := r.execution.Collect(ctx)
+	bar := console.NewBar("looking for changes", r.o.quiet)
+	err := r.execution.Collect(overlay.WithProgress(ctx, bar.Progress()))
+	bar.End()
 	r.changes = r.execution.Changes()
 	if r.watched != nil {
 		<-r.watched

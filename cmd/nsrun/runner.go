@@ -22,6 +22,7 @@ type runner struct {
 	checks   bool              // files are only checked: what nsrun config check has said is not said again
 	signals  chan os.Signal
 	notified chan struct{}     // closed when signals arrive in signals
+	stopped  os.Signal         // what stopped the copying of the project; nil: nothing did
 	before   *console.Terminal // the terminal's state before the command; nil: nothing is printed on it
 
 	execution *nsrunlib.Execution // nil: the command was not started
@@ -32,7 +33,7 @@ type runner struct {
 
 	report      *os.File // nil: none
 	dropped     bool     // the session is no more
-	interrupted bool     // by Ctrl-C or Ctrl-\, instead of an answer, or while the changes were stored
+	interrupted bool     // by Ctrl-C or Ctrl-\, instead of an answer, or while the project was copied or the changes were stored
 	registry    *project.Registry
 	changes     []overlay.Change
 	held        []overlay.Change // that were not committed with the others

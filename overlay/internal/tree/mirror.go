@@ -29,6 +29,24 @@ type Record struct {
 	Own *Node // the copy
 }
 
+type countKey struct{}
+
+// Counting returns a context with which copies and comparisons call count for each object, before they come to it.
+func Counting(ctx context.Context, count func(size int64)) context.Context {
+	return context.WithValue(ctx, countKey{}, count)
+}
+
+// countObject calls the function of Counting, if there is one.
+func countObject(ctx context.Context, st Stat) {
+	if count, ok := ctx.Value(countKey{}).(func(int64)); ok {
+		size := int64(0)
+		if st.Typ() == unix.S_IFREG {
+			size = int64(st.Size)
+		}
+		count(size)
+	}
+}
+
 // A projectCopier makes the copy of one root.
 type projectCopier struct {
 	ctx  context.Context
@@ -144,6 +162,7 @@ func (c *projectCopier) child(from Dir, name string, d *Handle, rec Record) erro
 	if err != nil || !ok {
 		return err
 	}
+	countObject(c.ctx, st)
 	low, own := &Node{Name: name, Stat: st}, &Node{Name: name}
 	made, err := c.Object(from, name, d, low, own)
 	switch {
@@ -311,6 +330,7 @@ func (p *Packer) changedIn(t Tree, path string, n *Node, rec Record) (subs []*No
 		if !ok {
 			continue
 		}
+		countObject(p.ctx, st)
 		there[name] = true
 		c := &Node{Name: name, Stat: st}
 		own, low := rec.Own.Child(name), rec.Low.Child(name)

@@ -20,6 +20,7 @@ func TestBar(t *testing.T) {
 		{overlay.Progress{}, 80, "nsrun: committing [....................] 0 of 0, 0B"},
 		{overlay.Progress{Done: 3, Total: 6, Bytes: 1 << 20}, 80, "nsrun: committing [##########..........] 3 of 6, 1.0M"},
 		{overlay.Progress{Done: 7, Total: 6}, 80, "nsrun: committing [####################] 6 of 6, 0B"},
+		{overlay.Progress{Done: 7, Bytes: 1 << 20}, 80, "nsrun: committing: 7 files, 1.0M"},
 		{overlay.Progress{Done: -1, Total: 6}, 12, "nsrun: commi"},
 		{overlay.Progress{}, -1, ""},
 	} {

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	barAfter = 500 * time.Millisecond // a shorter commit shows no bar
+	barAfter = 500 * time.Millisecond // what takes less shows no bar
 	barEvery = 100 * time.Millisecond
 	barWidth = 20
 )
 
-// A bar shows the progress of a commit on the terminal. The nil bar shows nothing.
+// A bar shows the progress of a commit or a copy on the terminal. The nil bar shows nothing.
 type bar struct {
 	what  string // "committing"
 	began time.Time
@@ -34,7 +34,7 @@ func NewBar(what string, quiet bool) *bar {
 	return &bar{what: what, began: time.Now()}
 }
 
-// Progress returns the function that a commit calls; nil for the nil bar.
+// Progress returns the function that a commit or a copy calls; nil for the nil bar.
 func (b *bar) Progress() func(overlay.Progress) {
 	if b == nil {
 		return nil
@@ -56,6 +56,7 @@ func (b *bar) Progress() func(overlay.Progress) {
 // End clears the line.
 func (b *bar) End() {
 	if b != nil && !b.drawn.IsZero() {
+		b.drawn = time.Time{}
 		_, _ = os.Stderr.WriteString("\r\x1b[K")
 	}
 }
@@ -69,5 +70,8 @@ func barText(what string, p overlay.Progress, columns int) string {
 	}
 	text := fmt.Sprintf("nsrun: %s [%s%s] %d of %d, %s", what,
 		strings.Repeat("#", part), strings.Repeat(".", barWidth-part), done, p.Total, Size(p.Bytes))
+	if p.Total == 0 && p.Done > 0 { // nobody knows how much there is
+		text = fmt.Sprintf("nsrun: %s: %d files, %s", what, p.Done, Size(p.Bytes))
+	}
 	return text[:max(0, min(len(text), columns))]
 }
