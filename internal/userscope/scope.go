@@ -104,10 +104,12 @@ func (s *Scope) connect(m *cgroups.Manager) error {
 	if err := s.conn.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Geteuid()))}); err != nil {
 		return err
 	}
-	if err := sock.SetDeadline(time.Time{}); err != nil || !m.Bus {
-		return err
+	if m.Bus {
+		if err := s.conn.Hello(); err != nil {
+			return err
+		}
 	}
-	return s.conn.Hello()
+	return sock.SetDeadline(time.Time{})
 }
 
 type property struct {

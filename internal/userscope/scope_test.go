@@ -109,7 +109,7 @@ func TestGone(t *testing.T) {
 func TestSilentManager(t *testing.T) {
 	defer func(d time.Duration) { patience = d }(patience)
 	patience = 50 * time.Millisecond
-	for _, answer := range []string{"", "REJECTED\r\n", "OK 1234\r\n", "OK 1234\r\nl\x02\x01\x01\xff\xff\xff\xff", strings.Repeat("x", 1<<16)} {
+	for _, answer := range []string{"", "REJECTED\r\n", "OK 1234\r\n", "REJECTED EXTERNAL\r\nOK 1234\r\n", "OK 1234\r\nl\x02\x01\x01\xff\xff\xff\xff", strings.Repeat("x", 1<<16)} {
 		name := filepath.Join(testenv.Dir(t), "s")
 		l, err := net.Listen("unix", name)
 		if err != nil {
