@@ -130,13 +130,31 @@ func fullHint(err error) string {
 	if file && at.Path == os.Stdout.Name() {
 		return "" // that may be anywhere
 	}
-	if _, ok := errors.AsType[*overlay.Error](err); !ok && !file {
+	path := ""
+	if file {
+		path = at.Path
+	} else if e, ok := errors.AsType[*overlay.Error](err); ok {
+		path = e.Path
+	} else {
 		return ""
 	}
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+	if (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)) && withSessions(path) {
 		return "try: nsrun gc --older 0, which frees space at the price of undo"
 	}
 	return ""
+}
+
+// withSessions reports whether the sessions are on the disk of a path, or may be.
+func withSessions(path string) bool {
+	dir, err := overlay.DefaultDir()
+	var own, at unix.Stat_t
+	if err != nil || !filepath.IsAbs(path) || unix.Stat(dir, &own) != nil {
+		return true
+	}
+	for unix.Stat(path, &at) != nil && path != "/" {
+		path = filepath.Dir(path)
+	}
+	return at.Dev == own.Dev
 }
 
 // sessionHint is the hint for an operation on a session that the system refused, or "".

@@ -18,6 +18,11 @@ import (
 // TestHints: what the system refused an operation on a session has a hint of its own.
 func TestHints(t *testing.T) {
 	const space = "try: nsrun gc --older 0, which frees space at the price of undo"
+	state := filepath.Join(t.TempDir(), "nsrun", "sessions")
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_STATE_HOME", filepath.Dir(filepath.Dir(state)))
 	for _, tt := range []struct {
 		err  error
 		want string
@@ -29,9 +34,10 @@ func TestHints(t *testing.T) {
 			"copy from there what you need; try: nsrun gc 20260101T000000Z-cccccccc, which removes it"},
 		{&overlay.Error{Op: "read session", Path: "/s/20260101T000000Z-cccccccc", Err: unix.EACCES}, ""},
 		{&overlay.Error{Op: "commit", Path: "/p/x", Err: unix.ENAMETOOLONG}, "try: nsrun commit --exclude PATH"},
-		{&overlay.Error{Op: "begin commit", Path: "/p", Err: unix.ENOSPC}, space},
-		{fmt.Errorf("%w; nothing was done", &fs.PathError{Op: "copy", Path: "/p/f", Err: unix.EDQUOT}), space},
-		{errors.Join(errors.New("put back"), &fs.PathError{Op: "put back", Path: "/p/f", Err: unix.ENOSPC}), space},
+		{&overlay.Error{Op: "begin commit", Path: state, Err: unix.ENOSPC}, space},
+		{fmt.Errorf("%w; nothing was done", &fs.PathError{Op: "copy", Path: state + "/p/f", Err: unix.EDQUOT}), space},
+		{errors.Join(errors.New("put back"), &fs.PathError{Op: "put back", Path: state + "/p/f", Err: unix.ENOSPC}), space},
+		{&overlay.Error{Op: "copy", Path: "/proc/p/f", Err: unix.ENOSPC}, ""}, // another disk than the sessions'
 		{fmt.Errorf("watch: %w", unix.ENOSPC), ""}, // the limit on watches
 		{&fs.PathError{Op: "copy", Path: "/p/f", Err: unix.EIO}, ""},
 	} {
