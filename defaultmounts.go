@@ -22,7 +22,7 @@ func DefaultMounts() mounts.Plan {
 	if err != nil {
 		return noPlan(err)
 	}
-	secrets, _ := host.Secrets("")
+	secrets, _, _ := host.Secrets("")
 	hidden, _ := host.ThroughLinks(append(secrets, sockets...))
 	return append(BaseMounts(), blocked(hidden)...)
 }
@@ -34,7 +34,7 @@ func BaseMounts() mounts.Plan { return plan.Base(host.PrivatePlaces()) }
 // HideSecrets blocks those of HiddenPaths that exist, for each of Homes. If there
 // is none, only the system's are hidden.
 func HideSecrets() mounts.Plan {
-	secrets, _ := host.Secrets("")
+	secrets, _, _ := host.Secrets("")
 	return blocked(secrets)
 }
 

@@ -88,6 +88,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	}
 	h := <-hidden
 	f.Secrets, f.SecretDirs, f.Linked, f.Absent, f.Texts, f.Present = h.Secrets, h.Dirs, h.Linked, h.Absent, h.Texts, h.Present
+	f.HomeModes = h.Modes
 	if !landlock {
 		if f.Sockets, err = x.sockets.near(); err != nil {
 			return err

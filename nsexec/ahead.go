@@ -17,11 +17,15 @@ import (
 var ahead struct {
 	clone sandbox.Clone
 	ok    bool
+	ids   idMaps // root's, if they are written
 	marks *mountprog.Marks
 }
 
 // markAhead is sandbox.Ahead. The sandbox gets a Program whose last operation receives the second Program; among its
 // descriptors is that of the file system with the marks. If it fails, the command gets another sandbox.
+//
+// Only mapped ids can own files. Root's are mapped here, as for a Cmd without maps. A Cmd with other maps gets another
+// sandbox.
 //
 //go:linkname markAhead github.com/nsrun/nsrun/nsexec.markAhead
 func markAhead(hidden []string) {
@@ -29,9 +33,20 @@ func markAhead(hidden []string) {
 		return
 	}
 	ahead.clone, ahead.ok = sandbox.Begun()
-	// Root's ids are not mapped yet, so no files could be made.
-	if c := &ahead.clone; !ahead.ok || c.UID == 0 || c.Inherit || !features.Has(features.NewMountCalls) {
+	c := &ahead.clone
+	if !ahead.ok || c.Inherit || !features.Has(features.NewMountCalls) {
 		return
+	}
+	if c.UID == 0 {
+		m := mapIDs(nil, nil)
+		if m.self {
+			return
+		}
+		// After a failure the command's maps are written, which fails once more, and it gets another sandbox.
+		if writeMap(mapName(c.Pid, "uid"), text(m.uid)) != nil || writeMap(mapName(c.Pid, "gid"), text(m.gid)) != nil {
+			return
+		}
+		ahead.ids = m
 	}
 	marks := &mountprog.Marks{Groups: mountprog.ByDir(hidden)}
 	b := prog.New(prog.Native())
@@ -39,20 +54,20 @@ func markAhead(hidden []string) {
 	b.SetNFds(1)
 	fd := mountprog.CompileMarks(b, marks.Groups)
 	b.Call(prog.Receive, prog.Int(0), fd.Arg())
-	if unix.Sendmsg(ahead.clone.Sock, b.Program().Block(), nil, nil, unix.MSG_NOSIGNAL) == nil {
+	if unix.Sendmsg(c.Sock, b.Program().Block(), nil, nil, unix.MSG_NOSIGNAL) == nil {
 		ahead.marks = marks
 	}
 }
 
-// takeBegun returns the sandbox that was begun before main, and its marks.
-func takeBegun() (c sandbox.Clone, marks *mountprog.Marks, ok bool) {
+// takeBegun returns the sandbox that was begun before main, the ids that root has in it, and its marks.
+func takeBegun() (c sandbox.Clone, ids idMaps, marks *mountprog.Marks, ok bool) {
 	if ahead.ok {
-		c, marks = ahead.clone, ahead.marks
+		c, ids, marks = ahead.clone, ahead.ids, ahead.marks
 		ahead.ok, ahead.marks = false, nil
-		return c, marks, true
+		return c, ids, marks, true
 	}
 	if sandbox.Begun != nil {
 		c, ok = sandbox.Begun()
 	}
-	return c, nil, ok
+	return c, idMaps{}, nil, ok
 }

@@ -351,7 +351,7 @@ func (s *clone) serve(p *beginning) error {
 
 // begun is the sandbox that was begun before this program's main, if there is one and it has the wanted profile.
 func begun(p *beginning) *clone {
-	e, marks, ok := takeBegun()
+	e, mapped, marks, ok := takeBegun()
 	if !ok {
 		return nil
 	}
@@ -362,10 +362,13 @@ func begun(p *beginning) *clone {
 	}
 	ids := func(n int) string { return text([]IDMap{{uint32(n), uint32(n), 1}}) }
 	mine := profile{flags: uint64(e.Flags), uid: ids(e.UID), gid: ids(e.GID), self: true, inherit: e.Inherit, keyring: e.Inherit}
-	if e.UID == 0 {
+	switch {
+	case mapped.uid != nil:
+		mine.uid, mine.gid, mine.self = text(mapped.uid), text(mapped.gid), false
+	case e.UID == 0:
 		mine.uid, mine.gid, mine.self = p.uid, p.gid, false
 	}
-	if !p.common() || p.profile != mine || !mine.self && s.writeMaps(p) != nil {
+	if !p.common() || p.profile != mine || !mine.self && mapped.uid == nil && s.writeMaps(p) != nil {
 		s.close()
 		return nil
 	}
@@ -374,9 +377,8 @@ func begun(p *beginning) *clone {
 
 // writeMaps maps the ids of a clone's user namespace.
 func (s *clone) writeMaps(p *beginning) error {
-	dir := "/proc/" + itoa(int64(s.pid))
 	for _, m := range [...]struct{ op, name, helper, data string }{
-		{"uid map", dir + "/uid_map", "newuidmap", p.uid}, {"gid map", dir + "/gid_map", "newgidmap", p.gid},
+		{"uid map", mapName(s.pid, "uid"), "newuidmap", p.uid}, {"gid map", mapName(s.pid, "gid"), "newgidmap", p.gid},
 	} {
 		err := writeMap(m.name, m.data)
 		if errors.Is(err, unix.EPERM) && os.Geteuid() != 0 {
@@ -388,6 +390,8 @@ func (s *clone) writeMaps(p *beginning) error {
 	}
 	return nil
 }
+
+func mapName(pid int, ids string) string { return "/proc/" + itoa(int64(pid)) + "/" + ids + "_map" }
 
 // writeMap writes a map as a whole, as the kernel asks for (user_namespaces(7)).
 func writeMap(name, data string) error {

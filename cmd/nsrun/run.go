@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -38,7 +39,9 @@ nsrun run --session last -- make test`,
 }
 
 func cmdRun(args []string) int {
-	sandbox.Ahead(host.LikelyHidden()) // while the flags are read, and the host is looked at
+	if !slices.Contains(args, "--own-ids") { // which needs a sandbox of its own
+		sandbox.Ahead(host.LikelyHidden()) // while the flags are read, and the host is looked at
+	}
 	o := &runOptions{}
 	if err := parseRun(&runVerb, args, o, nil); err != nil {
 		return runVerb.Fail(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/mounts"
 )
 
 // Secrets that do not exist when a command starts can be created while it runs. Where the home directory is shown
@@ -24,6 +25,7 @@ type homeView struct {
 	home   map[string]bool                  // the names in the home directory; nil: not known
 	listed [len(listedDirs)]map[string]bool // and in listedDirs; nil: not known
 	kinds  map[string]uint32                // of directories; 0: missing
+	modes  []mounts.Perm                    // of those that are the caller's
 }
 
 // listedDirs have most of homeSecrets that are not in the home directory itself.
@@ -106,6 +108,9 @@ func (v *homeView) kind(name string) uint32 {
 		var st unix.Stat_t
 		if !v.missing(name) && unix.Fstatat(v.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 			k = st.Mode & unix.S_IFMT
+			if d := dirOf(&st); k == unix.S_IFDIR && d.Own {
+				v.modes = append(v.modes, mounts.Perm{Path: name, Perm: d.Perm})
+			}
 		}
 		v.kinds[name] = k
 	}
@@ -119,6 +124,7 @@ func (v *homeView) exists(name string) bool {
 }
 
 // absent returns, for a name that does not exist, its first missing part. Not ok: a link on the path leads elsewhere.
+// It notes the modes of the directories on the path.
 func (v *homeView) absent(name string) (n plan.Absent, ok bool) {
 	for i := range len(name) {
 		if name[i] == '/' {

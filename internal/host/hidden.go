@@ -20,6 +20,7 @@ type Hidden struct {
 	Secrets []string
 	Linked  []plan.Link
 	Absent  []plan.Absent
+	Modes   []mounts.Perm   // see plan.Facts.HomeModes
 	Texts   []mounts.Text   // see plan.Facts
 	Dirs    map[string]bool // see plan.Facts.SecretDirs
 	Present map[string]bool // see Present
@@ -27,7 +28,7 @@ type Hidden struct {
 
 // FindHidden finds secrets, and what else commands have below a home directory.
 func FindHidden(home string) Hidden {
-	secrets, absent := Secrets(home)
+	secrets, absent, modes := Secrets(home)
 	real, linked := ThroughLinks(secrets)
 	var dirs map[string]bool
 	for _, path := range real {
@@ -38,7 +39,7 @@ func FindHidden(home string) Hidden {
 			dirs[path] = true
 		}
 	}
-	return Hidden{Dirs: dirs, Secrets: real, Linked: ways(linked), Absent: absent, Texts: harmlessCopies(home, secrets), Present: Present(home)}
+	return Hidden{Dirs: dirs, Secrets: real, Linked: ways(linked), Absent: absent, Modes: modes, Texts: harmlessCopies(home, secrets), Present: Present(home)}
 }
 
 // harmlessCopies are copies of secret files below a home directory, with only their harmless settings.

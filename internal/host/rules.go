@@ -230,11 +230,7 @@ func around(path string, missing bool) *plan.Around {
 		if unix.Lstat(dir, &st) != nil {
 			continue
 		}
-		d := plan.Dir{Perm: os.FileMode(st.Mode & 0o777), Own: int(st.Uid) == os.Geteuid() && st.Mode&(unix.S_ISUID|unix.S_ISGID) == 0}
-		if st.Mode&unix.S_ISVTX != 0 {
-			d.Perm |= os.ModeSticky
-		}
-		if a.Dirs[dir] = d; a.Dir == "" {
+		if a.Dirs[dir] = dirOf(&st); a.Dir == "" {
 			a.Dir = dir
 		}
 	}
@@ -242,6 +238,14 @@ func around(path string, missing bool) *plan.Around {
 		a.Dir = "/"
 	}
 	return a
+}
+
+func dirOf(st *unix.Stat_t) plan.Dir {
+	d := plan.Dir{Perm: os.FileMode(st.Mode & 0o777), Own: int(st.Uid) == os.Geteuid() && st.Mode&(unix.S_ISUID|unix.S_ISGID) == 0}
+	if st.Mode&unix.S_ISVTX != 0 {
+		d.Perm |= os.ModeSticky
+	}
+	return d
 }
 
 // one finds what a rule applies to at one of the paths that its pattern matches.

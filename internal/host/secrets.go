@@ -13,11 +13,13 @@ import (
 	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/plan"
+	"github.com/nsrun/nsrun/mounts"
 )
 
 // Secrets returns those of HiddenPaths that exist, for each of Homes, and the names that are absent in the home
-// directory of, which may be empty. Without homes it finds only the system's secrets.
-func Secrets(of string) (list []string, absent []plan.Absent) {
+// directory of, which may be empty, with the modes of directories on the way to them. Without homes it finds only the
+// system's secrets.
+func Secrets(of string) (list []string, absent []plan.Absent, modes []mounts.Perm) {
 	list = make([]string, 0, 16)
 	var st unix.Stat_t
 	for _, home := range Homes() {
@@ -42,17 +44,22 @@ func Secrets(of string) (list []string, absent []plan.Absent) {
 				}
 			}
 		}
+		if home == of {
+			absent = make([]plan.Absent, 0, len(homeSecrets))
+		}
 		for _, name := range homeSecrets {
-			if view.exists(name) {
+			exists := view.exists(name)
+			if exists {
 				list = append(list, filepath.Join(home, name))
-			} else if home == of {
-				if absent == nil {
-					absent = make([]plan.Absent, 0, len(homeSecrets))
-				}
-				if n, ok := view.absent(name); ok {
+			}
+			if home == of {
+				if n, ok := view.absent(name); ok && !exists {
 					absent = append(absent, n)
 				}
 			}
+		}
+		if home == of {
+			modes = view.modes
 		}
 		unix.Close(fd)
 	}
@@ -61,7 +68,7 @@ func Secrets(of string) (list []string, absent []plan.Absent) {
 			list = append(list, name)
 		}
 	}
-	return list, absent
+	return list, absent, modes
 }
 
 // ThroughLinks takes a list of paths, and returns it without symbolic links, and those of its paths that have some: the

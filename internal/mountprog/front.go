@@ -24,7 +24,15 @@ func (c *compiler) front(m *mounts.Mount) string {
 	}
 	perms := slices.SortedFunc(slices.Values(m.Perms), func(a, b mounts.Perm) int { return strings.Compare(a.Path, b.Path) })
 	for i, p := range perms { // parents first
-		if i > 0 && p.Path == perms[i-1].Path || c.putMarks(marks, hidden, layer, p) {
+		if i > 0 && p.Path == perms[i-1].Path {
+			continue
+		}
+		if j := strings.LastIndexByte(p.Path, '/'); j > 0 && !slices.ContainsFunc(perms[:i], func(above mounts.Perm) bool { return above.Path == p.Path[:j] }) {
+			dir := c.Slot()
+			c.Call(prog.MakeDirs, layer.Arg(), c.String(p.Path[:j]), prog.Int(defaultParentPerm)).To(dir)
+			c.Close(dir)
+		}
+		if c.putMarks(marks, hidden, layer, p) {
 			continue
 		}
 		c.Call(prog.SysMkdirat, layer.Arg(), c.String(p.Path), prog.Int(unixMode(p.Perm)))

@@ -46,10 +46,12 @@ type Facts struct {
 	// SecretDirs are the secrets below the home directory that are directories.
 	SecretDirs map[string]bool
 	// Texts are the harmless parts of secrets that commands see in their place, by absolute path.
-	Texts   []mounts.Text
-	Linked  []Link   // secrets that symbolic links lead to
-	Absent  []Absent // names in Home that must not come up
-	Sockets []string // of the host, that have a file
+	Texts  []mounts.Text
+	Linked []Link   // secrets that symbolic links lead to
+	Absent []Absent // names in Home that must not come up
+	// HomeModes are modes of the caller's directories in Home that contain such names, parents first.
+	HomeModes []mounts.Perm
+	Sockets   []string // of the host, that have a file
 
 	Rules, Paths []Rule      // of Config and of Request, in their order
 	Unix         mounts.Plan // sockets of the host that commands may connect to

@@ -90,8 +90,26 @@ func (b *building) hideLater() {
 	}
 	slices.Sort(over.Hide)
 	over.Hide = slices.Compact(over.Hide)
+	b.keepModes(over)
 	if len(over.Hide)+len(over.Dirs)+len(over.Texts) == 0 && over.ReadOnly && !over.Temporary && !b.stacked(at) {
 		b.mounts, b.from = slices.Delete(b.mounts, at, at+1), slices.Delete(b.from, at, at+1)
+	}
+}
+
+// keepModes has the directories of an overlay that contain hidden names keep their modes.
+func (b *building) keepModes(over *mounts.Mount) {
+	for _, p := range b.HomeModes {
+		i, _ := slices.BinarySearch(over.Hide, p.Path+"/")
+		if i == len(over.Hide) || !strings.HasPrefix(over.Hide[i], p.Path+"/") {
+			continue
+		}
+		hidden := false
+		for dir := p.Path; dir != "." && !hidden; dir = path.Dir(dir) {
+			_, hidden = slices.BinarySearch(over.Hide, dir)
+		}
+		if !hidden {
+			over.Perms = append(over.Perms, p)
+		}
 	}
 }
 

@@ -29,8 +29,8 @@
 // Function begin guesses from the arguments which namespaces are needed, and clones before the runtime starts. If the
 // guess was wrong, nsrun closes the clone's socket, and the clone ends.
 //
-// For `nsrun run` the clone waits while nsrun reads flags and looks at the host. An ordinary user's clone meanwhile
-// runs a Program (nsexec/ahead.go) that marks names below the home directory that are almost always hidden. The second
-// Program finds these marks among its descriptors, removes those that the policy shows, and adds those that are missing
+// For `nsrun run` the clone waits while nsrun reads flags and looks at the host. Meanwhile it runs a Program
+// (nsexec/ahead.go) that marks names below the home directory that are almost always hidden. The second Program finds
+// these marks among its descriptors, removes those that the policy shows, and adds those that are missing
 // (internal/mountprog/marks.go). So what is hidden does not depend on the guess.
 package prerun
