@@ -3,6 +3,8 @@ package config
 import (
 	"strconv"
 	"strings"
+
+	"github.com/nsrun/nsrun/internal/pathrule"
 )
 
 // Flags returns a layer for a command line.
@@ -18,6 +20,16 @@ func (l *Layer) Set(key, flag string, texts ...string) { l.put(key, flag, false,
 
 // Add adds what a flag says to what files say.
 func (l *Layer) Add(key, flag string, texts ...string) { l.put(key, flag, true, texts) }
+
+// Protect adds the path of a project's file itself to what is protected: without it, the next commands would have fewer
+// restrictions.
+func (l *Layer) Protect(file, path string) {
+	i := keyNumber("", "protected_paths")
+	if l.Values[i] == nil {
+		l.Values[i] = &Value{Pos: Pos{File: file}, Items: []Item{}, Adds: true}
+	}
+	l.Values[i].Items = append(l.Values[i].Items, Item{Text: pathrule.Quote(path), Pos: Pos{File: file}, Source: Project})
+}
 
 // Sandbox sets the mode to what a flag says.
 func (l *Layer) Sandbox(flag, name string) {

@@ -132,7 +132,7 @@ func TestTrust(t *testing.T) {
 		if err != nil {
 			return err.Error()
 		}
-		if list, _ := p.Rules(func(string) (int, int) { return 1, 1 }); len(list) == 1 && len(notes) == 0 {
+		if list, _ := p.Rules(func(string) (int, int) { return 1, 1 }); len(list) == 2 && len(notes) == 0 { // the file itself is protected
 			return "trusted"
 		}
 		return strings.Join(notes, "; ")
@@ -201,5 +201,50 @@ func TestTrust(t *testing.T) {
 	expect("revoked", "the file is not trusted")
 	if found, err := Revoke(file); found || err != nil {
 		t.Error(found, err)
+	}
+}
+
+// TestAbove: the files of directories above a project count, but only those that belong to the caller, and only what is
+// stricter. Relative paths in them lie below the directory of the file.
+func TestAbove(t *testing.T) {
+	dir, q := place(t, ".nsrun.toml: [sandbox]\nblocked_paths = [\"x\"]\nenv = [\"A=B\"]", project+": [sandbox]\nblocked_paths = [\"y\"]\n", "p/q/r/.nsrun.toml: [sandbox]\nblocked_paths = [\"z\"]\n", "p/q/.nsrun.toml/")
+	blocked := func(projects ...string) (list []string) {
+		q.Projects = nil
+		for _, name := range projects {
+			q.Projects = append(q.Projects, filepath.Join(dir, name))
+		}
+		p, notes, err := Load(filepath.Join(dir, "home"), q)
+		if err != nil || len(notes) > 0 || p == nil || len(p.Env()) > 0 {
+			t.Fatalf("%q: %v, %q", projects, err, notes)
+		}
+		rules, last := p.Rules(func(string) (least, most int) { return 0, 0 })
+		for _, r := range append(rules, last...) {
+			if name, err := filepath.Rel(dir, r.Pattern); err == nil && r.Kind == "block" {
+				list = append(list, name)
+			}
+		}
+		return list
+	}
+	for _, c := range []struct{ projects, want string }{
+		{"p", "x p/y"}, {"home", "x"}, {"p/other", "x p/y"}, {"p home", "x p/y"}, {"home p", "x home/y"},
+	} {
+		if got := strings.Join(blocked(strings.Fields(c.projects)...), " "); got != c.want {
+			t.Errorf("%s: %s, want %s", c.projects, got, c.want)
+		}
+	}
+	// What is wrong there is wrong for all commands below it.
+	q.Projects = []string{filepath.Join(dir, "p/q/r")}
+	if _, _, err := Load(filepath.Join(dir, "home"), q); err == nil || !strings.Contains(err.Error(), "p/q/.nsrun.toml: not a regular file") {
+		t.Error(err)
+	}
+	// The control is above: the file counts.
+	if os.Geteuid() != 0 {
+		return
+	}
+	if err := os.Lchown(filepath.Join(dir, ".nsrun.toml"), 1, 1); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(blocked("p"), " "); got != "p/y" {
+		t.Errorf("a file of another user counts: %s", got)
 	}
 }

@@ -3,18 +3,21 @@
 package configfile
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/nsrun/nsrun/internal/config"
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/links"
 )
 
 // A Query is what configuration is wanted for.
 type Query struct {
 	Places   Places
-	Projects []string // absolute paths; relative paths in files lie below the first
+	Projects []string // absolute paths; relative paths in their files lie below the first
 	Command  []string // empty: any
 	Flags    *config.Layer
 	Without  map[string]bool // places of values, file:line:column, that are taken as if they were not there
@@ -25,6 +28,7 @@ type Read struct {
 	Path   string
 	Source config.Source
 	Trust  Trustworthiness // of a project's
+	Above  bool            // it is the file of a directory above a project
 	Layer  *config.Layer
 	Errors []*config.Error
 }
@@ -55,7 +59,15 @@ func Files(home string, q Query) (list []Read, err error) {
 		} else if data == nil {
 			return
 		} else {
-			r.Layer, r.Errors = config.Decode(escape.Quote(r.Path), r.Source, data, f)
+			facts := *f
+			if r.Above {
+				facts.Project = filepath.Dir(r.Path)
+			}
+			r.Layer, r.Errors = config.Decode(escape.Quote(r.Path), r.Source, data, &facts)
+			if r.Layer != nil && r.Source == config.Project {
+				r.Layer.Strict = r.Trust != IsTrusted
+				r.Layer.Protect(escape.Quote(r.Path), r.Path)
+			}
 		}
 		list = append(list, r)
 	}
@@ -64,6 +76,10 @@ func Files(home string, q Query) (list []Read, err error) {
 			data, err := readOwn(own.Path, own.Source == config.User, q.Projects)
 			add(own, data, err)
 		}
+	}
+	for _, path := range above(q.Projects) {
+		data, err := ReadProject(path)
+		add(Read{Path: path, Source: config.Project, Above: true}, data, err)
 	}
 	for _, project := range q.Projects {
 		r := Read{Path: filepath.Join(project, ProjectName), Source: config.Project}
@@ -78,11 +94,26 @@ func Files(home string, q Query) (list []Read, err error) {
 			}
 		}
 		add(r, data, err)
-		if n := len(list) - 1; n >= 0 && list[n].Path == r.Path && list[n].Layer != nil {
-			list[n].Layer.Strict = r.Trust != IsTrusted
-		}
 	}
 	return list, nil
+}
+
+// above are the paths of the files above projects, from the outermost to the innermost. They count, because a command
+// can choose which directory is the project: it makes a repository in the one in which the user works, or removes the
+// one around it.
+func above(projects []string) (list []string) {
+	for _, project := range projects {
+		for d := project; d != filepath.Dir(d); {
+			if d = filepath.Dir(d); !links.Own(d) {
+				break
+			}
+			if name := filepath.Join(d, ProjectName); links.Own(name) && !slices.Contains(list, name) && !slices.Contains(projects, d) {
+				list = append(list, name)
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
+	return list
 }
 
 // Load merges what files and flags say. The policy is nil if there are no files. Notes are lines about what was left
@@ -108,7 +139,7 @@ func Load(home string, q Query) (p *config.Policy, notes []string, err error) {
 		return nil, nil, err
 	}
 	for _, file := range files {
-		if file.Source != config.Project || file.Trust == IsTrusted {
+		if file.Source != config.Project || file.Trust == IsTrusted || file.Above {
 			continue
 		}
 		for _, left := range p.Left {
