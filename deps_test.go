@@ -66,7 +66,7 @@ var mayImport = map[string][]string{
 	"internal/userscope":   {"internal/cgroups", "internal/reexec", "internal/sys"},
 	"internal/limiter":     {"features", "internal/cgroups", "internal/limits", "internal/seccomp", "internal/sys", "internal/userscope", "mounts"},
 	"netpolicy/cgroup":     {"internal/cgroups", "internal/seccomp", "internal/sys", "features", "netpolicy"},
-	"internal/runslater":   {"internal/paths"},
+	"internal/runslater":   {"internal/gitindex", "internal/paths"},
 	"overlay":              {"change", "internal/escape", "internal/homedir", "internal/pathrule", "internal/paths", "internal/runslater", "internal/gitindex", "internal/sys", "internal/textdiff", "mounts", "overlay/internal/store", "overlay/internal/tree", "overlay/internal/tx"},
 	"internal/links":       {"internal/escape", "internal/paths", "internal/sys", "overlay"},
 	"internal/confine":     {"mounts"},

@@ -114,3 +114,26 @@ func TestOrdinaryWork(t *testing.T) {
 		}
 	}
 }
+
+// TestSettingsRemoved: a project's settings of nsrun are not removed by a commit without a review. The control is
+// another file.
+func TestSettingsRemoved(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	p := latePlace(t, place(t), "put .nsrun.toml x; put other x")
+	for _, command := range []string{"rm .nsrun.toml other", "rm .nsrun.toml; mkdir .nsrun.toml", "mv .nsrun.toml x"} {
+		r := nsrun.NewRunner(nsrun.Config{Project: p, After: nsrun.Commit})
+		res, err := r.Run(t.Context(), nsrun.Request{Command: command})
+		if err != nil || res.ExitCode != 0 || len(res.Held) != 1 || res.Held[0].Path != ".nsrun.toml" || res.Held[0].Runs != "nsrun settings" {
+			t.Errorf("%s: %v\n%s\n%v", command, err, res, res.Held)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if fi, err := os.Lstat(filepath.Join(p, ".nsrun.toml")); err != nil || !fi.Mode().IsRegular() {
+		t.Errorf("it was removed: %v, %v", fi, err)
+	}
+	if _, err := os.Lstat(filepath.Join(p, "other")); err == nil {
+		t.Error("the other file was not removed")
+	}
+}

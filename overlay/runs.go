@@ -76,7 +76,10 @@ func (f *runsFinder) mark(n *node, repos []string) {
 		n.Runs = Protected
 		return
 	}
-	if n.Kind == 0 || n.Kind == Deleted || n.TimeOnly || n.Up.IsDir() && (n.Kind == Modified || !runslater.MayBeGit(path.Base(n.Path))) {
+	if n.HasLow && !n.TimeOnly && (n.Kind == Deleted || n.Up.IsDir() && !n.Low.IsDir()) {
+		n.Runs = runslater.Gone(path.Base(n.Path))
+	}
+	if n.Runs != "" || n.Kind == 0 || n.Kind == Deleted || n.TimeOnly || n.Up.IsDir() && (n.Kind == Modified || !runslater.MayBeGit(path.Base(n.Path))) {
 		return
 	}
 	kind := runslater.KindOf(n.Up.Mode)
@@ -210,7 +213,7 @@ func (v *runsView) Kind(p string) runslater.Kind {
 // Read is for runslater.View.
 func (v *runsView) Read(p string) (string, bool) {
 	d, name, st, ok, _ := v.look(p)
-	if !ok || !st.IsReg() || st.Size > runslater.MaxFile {
+	if !ok || !st.IsReg() || st.Size > runslater.MaxFile(p) {
 		return "", false
 	}
 	f, err := d.File(name, st)

@@ -290,10 +290,8 @@ func (x *Index) check(e *Entry) error {
 	default:
 		return damaged("mode %o", e.Mode)
 	}
-	for name := range strings.SplitSeq(path, "/") {
-		if name == "" || name == "." || name == ".." || strings.EqualFold(name, ".git") {
-			return damaged("no path of a file: %q", e.Path)
-		}
+	if !isPath(path) {
+		return damaged("no path of a file: %q", e.Path)
 	}
 	return nil
 }

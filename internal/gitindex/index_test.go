@@ -85,6 +85,12 @@ func TestForms(t *testing.T) {
 			if c.version != 0 && x.Version != c.version {
 				t.Errorf("version %d", x.Version)
 			}
+			if err := check(x.Encode(), x.idSize == githash.SHA256Size); err != nil {
+				t.Error(err)
+			}
+			if data, err := os.ReadFile(filepath.Join(dir, ".git/index")); err != nil || check(data, x.idSize == githash.SHA256Size) != nil {
+				t.Errorf("git's own index is refused: %v", err)
+			}
 			before := git(t, dir, list)
 			again, err := Parse(x.Encode())
 			if err != nil {
@@ -111,6 +117,11 @@ func TestForms(t *testing.T) {
 		})
 	}
 	dir := repo(t, `git init -q; `+files+`; git update-index --split-index; echo 2 >run; git add run`)
+	for _, name := range strings.Fields(git(t, dir, "ls -d .git/*index*")) {
+		if data, err := os.ReadFile(filepath.Join(dir, name)); err != nil || check(data, false) != nil {
+			t.Errorf("%s is refused: %v", name, err)
+		}
+	}
 	if x := read(t, dir); !x.Split || x.Digest() != "" || x.Encode() != nil {
 		t.Errorf("a split index: %+v", x)
 	}

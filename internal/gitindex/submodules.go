@@ -44,6 +44,9 @@ type walk struct {
 	room []byte // at least entryMost
 	data []byte // in room: read, and not gone over
 	err  error  // of reading
+
+	named bool // all names are needed
+	kept  int  // how many bytes of its name the last entry has from the one before
 }
 
 // fill ensures that the next n bytes, at most entryMost, or everything that is left, are in data.
@@ -77,6 +80,9 @@ func (w *walk) take(n int) ([]byte, error) {
 // short returns why there is no more.
 func (w *walk) short() error { return cmp.Or(w.err, damaged("it is cut short")) }
 
+// pos returns how many bytes were gone over.
+func (w *walk) pos() int64 { return w.at - int64(len(w.data)) }
+
 // left returns how many bytes are left.
 func (w *walk) left() int64 { return int64(len(w.data)) + w.end - w.at }
 
@@ -91,16 +97,9 @@ func (w *walk) skip(n int64) error {
 }
 
 func submodules(w *walk, idSize int) (paths []string, shared string, err error) {
-	head, err := w.take(12)
+	version, n, err := w.header()
 	if err != nil {
 		return nil, "", err
-	}
-	if string(head[:4]) != Magic {
-		return nil, "", damaged("it has no header of an index")
-	}
-	version, n := binary.BigEndian.Uint32(head[4:]), binary.BigEndian.Uint32(head[8:])
-	if version < 2 || version > 4 {
-		return nil, "", errors.New("its version is not known")
 	}
 	name := make([]byte, 0, pathMost)
 	for range n {
@@ -122,6 +121,22 @@ func submodules(w *walk, idSize int) (paths []string, shared string, err error) 
 	return paths, shared, err
 }
 
+// header reads the version and the number of entries.
+func (w *walk) header() (version, n uint32, err error) {
+	head, err := w.take(12)
+	if err != nil {
+		return 0, 0, err
+	}
+	if string(head[:4]) != Magic {
+		return 0, 0, damaged("it has no header of an index")
+	}
+	version, n = binary.BigEndian.Uint32(head[4:]), binary.BigEndian.Uint32(head[8:])
+	if version < 2 || version > 4 {
+		return 0, 0, errors.New("its version is not known")
+	}
+	return version, n, nil
+}
+
 // entry reads one: name is the path of the one before, and becomes that of this one, where that is needed.
 func (w *walk) entry(idSize int, packed bool, name *[]byte) (mode uint32, err error) {
 	if len(w.data) < entryMost {
@@ -140,7 +155,7 @@ func (w *walk) entry(idSize int, packed bool, name *[]byte) (mode uint32, err er
 		return 0, w.short()
 	}
 	// Most are read as git reads them: the length says where a name ends, and which name it is does not matter.
-	if size := int(flags & flagLength); !packed && mode != modeSub && size < flagLength {
+	if size := int(flags & flagLength); !packed && !w.named && mode != modeSub && size < flagLength {
 		end := at + size
 		next := (end + 8) &^ 7
 		if next > len(p) {
@@ -161,12 +176,13 @@ func (w *walk) entry(idSize int, packed bool, name *[]byte) (mode uint32, err er
 		at += n
 		keep = len(*name) - int(strip)
 	}
+	w.kept = keep
 	text := p[at:min(len(p), at+pathMost+1-keep)]
 	end := bytes.IndexByte(text, 0)
 	if end < 0 {
 		return 0, damaged("a name has no end")
 	}
-	if packed || mode == modeSub {
+	if packed || w.named || mode == modeSub {
 		*name = append((*name)[:keep], text[:end]...)
 	}
 	if int(flags&flagLength) != min(keep+end, flagLength) {

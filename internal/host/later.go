@@ -180,7 +180,7 @@ func (l *Later) after(st *unix.Stat_t) bool {
 func (l *Later) repository(v *hostView, path string, left *int, take func(string)) {
 	l.look(v, filepath.Join(path, ".git"), 0, left, take)
 	if _, ok := v.stat(filepath.Join(path, "HEAD")); ok && isGitDir(path) {
-		for _, name := range [...]string{"config", "config.worktree", "commondir", "hooks"} {
+		for _, name := range [...]string{"config", "config.worktree", "commondir", "hooks", "index", "MERGE_RR"} {
 			l.look(v, filepath.Join(path, name), 1, left, take)
 		}
 	}
@@ -302,7 +302,11 @@ func (v *hostView) Read(path string) (string, bool) {
 	if err != nil {
 		return "", false
 	}
-	text, err := readSmall(fd)
+	f, size, err := regular(fd, runslater.MaxFile(path))
+	if err != nil {
+		return "", false
+	}
+	text, err := readAll(f, size)
 	return text, err == nil
 }
 

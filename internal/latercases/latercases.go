@@ -37,7 +37,8 @@ type Workflow struct {
 }
 
 // prelude is what scripts begin with: evil FILE makes a program that makes the marker, put
-// FILE TEXT a file, repo a repository.
+// FILE TEXT a file, repo a repository. stage FILE PATH puts a file into the index at another path, and rename OLD NEW
+// replaces a text in the index.
 const prelude = `set -e
 export GIT_AUTHOR_NAME=n GIT_AUTHOR_EMAIL=n@example.org GIT_COMMITTER_NAME=n GIT_COMMITTER_EMAIL=n@example.org GIT_CONFIG_NOSYSTEM=1
 export GIT_CONFIG_COUNT=3 GIT_CONFIG_KEY_0=init.defaultBranch GIT_CONFIG_VALUE_0=main GIT_CONFIG_KEY_1=safe.directory GIT_CONFIG_VALUE_1='*' GIT_CONFIG_KEY_2=protocol.file.allow GIT_CONFIG_VALUE_2=always
@@ -45,6 +46,8 @@ unset EDITOR VISUAL PAGER GIT_PAGER GIT_EDITOR GIT_ASKPASS SSH_ASKPASS ZDOTDIR X
 put() { mkdir -p "$(dirname "$1")"; printf '%s\n' "$2" >"$1"; }
 evil() { mkdir -p "$(dirname "$1")"; printf '#!/bin/sh\n: >"$M"\n' >"$1"; chmod +x "$1"; }
 repo() { git init -q "$@"; for d; do :; done; (cd "${d:-.}"; echo 1 >a; echo x >.gitignore; git add a .gitignore; git commit -q -m a); }
+stage() { printf '100755 %s 0\t%s\n' "$(git hash-object -w "$1")" "$2" | git update-index --index-info; }
+rename() { for f in .git/*index*; do LC_ALL=C sed "s|$1|$2|" "$f" >../index; cat ../index >"$f"; rm ../index; done; }
 `
 
 // Script is what sh executes for one of the scripts.
@@ -126,6 +129,8 @@ func Cases() []Case {
 		{".ruby-version", "../../p/evil"}, {".nvmrc", "path:./evil"}, {".prototools", "x = \"file://./evil.toml\""}, {".flake8", "paths = ."}, {".golangci.yml", "custom:"}, {".sqlfluff", "library_path = ."},
 		{".ansible-lint", "rulesdir: [.]"}, {".gitlint", "extra-path=evil.py"}, {".secrets.baseline", "file://evil.py"}, {".project", "<name>org.eclipse.ui.externaltools.ExternalToolBuilder</name>"},
 		{"pnpm-workspace.yaml", "scriptShell: ./evil"}, {".htaccess", "php_value auto_prepend_file evil.php"},
+		{".sdkmanrc", "java=../../../../p/evil"}, {".opentofu-version", "../../p/evil"}, {".versions.conf", "env-RUBYOPT=-r./evil"}, {"Gemfile", "#ruby-env-RUBYOPT=-r./evil"}, {"global.json", "{\"sdk\": {\"paths\": [\"./evil\"]}}"},
+		{".moon/workspace.yml", "vcs: {hooks: {pre-commit: [./evil]}}"},
 	} {
 		add(line[0], line[1])
 	}
@@ -168,4 +173,6 @@ codebuff.json .aiassistant/rules/x.md firebender.json .gitlab/duo/mcp.json .task
 user.bazelrc .aspect/cli/config.yaml .buckconfig.d/x .pants.bootstrap .plzconfig.local .mill-jvm-opts gradle/gradle-daemon-jvm.properties .lsp/config.edn .joyride/scripts/workspace_activate.cljs
 .nrepl.edn erlang_ls.config gtags.conf .lefthookrc .gitpod/automations.yaml .ona/automations.yaml bamboo-specs/bamboo.yaml vercel.json .ebextensions/x.config appspec.yml .devin/x .ruler/x.md
 .cproject .settings/language.settings.xml CMakeLists.txt.user .luarocks/config-5.4.lua ipython_config.py profile_default/startup/x.py .re.pl/repl.rc .csirc .clinit.cl .swiplrc .gprc finish.m
-.spiceinit`
+.spiceinit _opam/.opam-switch/environment _opam/.opam-switch/switch-config _opam/bin/ls .ruby-env .nlsp-settings/x.json .tern-project .kimi/x forge.yaml conductor.json .trunk/trunk.yaml .qlty/qlty.toml
+.sl/sharedpath .jj/repo CVS/Root _darcs/prefs/prefs .gitreview .fvm/flutter_sdk .aliases .zshrc.local .config/user-dirs.dirs .config/autorandr/postswitch .config/chromium-flags.conf .config/Thunar/uca.xml
+.config/yazi/init.lua .config/msmtp/config .task/hooks/on-add .config/Cursor/User/settings.json`

@@ -38,6 +38,7 @@ type Classifier struct {
 	home    string   // see homeDir
 	links   links    // of Old
 
+	indexed   int // bytes of indexes of git that were read
 	homeKnown bool
 	parents   map[string]string // results of parent
 
@@ -82,10 +83,10 @@ func fold(name string) string {
 // special reports whether a name has a meaning for git.
 func special(name string) bool {
 	switch name {
-	case "hooks", "config", "config.worktree", "commondir", "head", "objects", "refs", "strategy", "opts", "git-rebase-todo", "apply-opt":
+	case "hooks", "config", "config.worktree", "commondir", "head", "objects", "refs", "strategy", "opts", "git-rebase-todo", "apply-opt", "merge_rr":
 		return true
 	}
-	return false
+	return isIndex(name)
 }
 
 // Repository notes that there is a work tree of git at a path, besides the roots: its configuration may name more
@@ -117,6 +118,18 @@ func (c *Classifier) leadsNear(dir string) bool {
 		}
 	}
 	return false
+}
+
+// reasonSettings is for a project's settings of nsrun.
+const reasonSettings = "nsrun settings"
+
+// Gone says why a file of this name matters, if it is removed or a directory is in its place: the next commands would
+// have fewer restrictions.
+func Gone(name string) string {
+	if fold(name) == ".nsrun.toml" {
+		return reasonSettings
+	}
+	return ""
 }
 
 // Reason says in a few words why a change runs later. Empty: it does not.

@@ -1,7 +1,7 @@
 // Package runslater recognizes changes of a project that would be executed or obeyed although nobody asked to run the
 // project's own code: when somebody enters a directory, opens a folder in an editor or an agent, starts a shell, uses
-// git, or pushes to a service that builds commits. It imports internal/paths alone. It does not walk the project or
-// decide what happens to a change: its caller asks about one path at a time.
+// git, or pushes to a service that builds commits. It imports internal/gitindex and internal/paths. It does not walk
+// the project or decide what happens to a change: its caller asks about one path at a time.
 //
 // These run later: git's hooks and executing keys, startup files that shells and other programs look for where they are
 // started, files that are loaded on entering a directory (direnv, mise), settings of editors and agents, and settings
@@ -10,7 +10,8 @@
 // Files that a person runs knowingly do not count: sources, Makefile, package.json, setup.py, build.rs, Dockerfile,
 // test and lint settings, also those that are code (conftest.py, eslint.config.js, vite.config.ts), scripts,
 // node_modules, a virtual environment. Whoever builds or tests a project, or lets an editor's language server do so,
-// runs what is in it. Nor do the contents of git commits count: git checkout writes only files that it is asked for.
+// runs what is in it. Nor do the contents of git commits count: git checkout writes only files that it is asked for, at
+// paths that it checks. It does not check those in its index, so an index with others counts.
 //
 // What direnv loads because of an .envrc counts, as direnv asks about that file only: flake.nix and shell.nix
 // everywhere, default.nix and locks of flakes only beside an .envrc, because packages of Nix are such files, and each

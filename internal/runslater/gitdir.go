@@ -15,6 +15,8 @@ const (
 	reasonGitDir = "makes its directory a git directory"
 	reasonElse   = "leads git elsewhere"
 	reasonTodo   = "executed when git goes on"
+	reasonIndex  = "git index that leads elsewhere"
+	reasonCopies = "git copies the files that it names"
 )
 
 // isGit says whether a directory is a git directory in each view. part: in one of them it has a part of a repository,
@@ -100,6 +102,14 @@ func (c *Classifier) gitName(ch Change, elems []string, i int, dir string, below
 	case "head", "objects", "refs":
 		return c.becomesAt(dir, e)
 	}
+	if in || c.isGit(dir).now {
+		switch {
+		case isIndex(e) && ch.Content && c.badIndex(c.New, dir, ch.Path):
+			return reasonIndex
+		case e == "merge_rr" && ch.Content && c.resolves(ch.Path):
+			return reasonCopies
+		}
+	}
 	if !in && !c.isGit(path.Dir(dir)).now {
 		return ""
 	}
@@ -184,6 +194,9 @@ func (c *Classifier) config(ch Change) string {
 	if key := addedKeys(ch.Path, old, now, c.Roots); key != "" {
 		return reasonConfig + key
 	}
+	if dir := path.Dir(ch.Path); isSHA256(old) != isSHA256(now) && (c.Old.Kind(ch.Path) != Missing || c.indexes(dir)) {
+		return reasonConfig + keyFormat // git would read another index than the one that was checked
+	}
 	return ""
 }
 
@@ -242,6 +255,11 @@ func (c *Classifier) makes(dir, name string) string {
 // executesIn reports whether git executes anything because of a git directory. Without whole, only a part of one
 // exists, and names that other programs use too do not count.
 func (c *Classifier) executesIn(v View, dir string, whole bool) bool {
+	for _, name := range v.Names(dir) {
+		if at := path.Join(dir, name); isIndex(fold(name)) && v.Kind(at) != Directory && c.badIndex(v, dir, at) {
+			return true
+		}
+	}
 	for _, name := range [...]string{"config", "config.worktree"} {
 		at := path.Join(dir, name)
 		switch v.Kind(at) {

@@ -30,7 +30,8 @@ var classes = []class{
 		.bashrc .bash_profile .bash_login .bash_logout .bash_aliases .bash_completion .bashrc.d/** .profile .profile.d/** .login .logout .shrc
 		.kshrc .mkshrc .cshrc .tcshrc .zshrc .zshenv .zprofile .zlogin .zlogout .zsh/** .zshrc.d/** .zfunctions/** .oh-my-zsh/** .p10k.zsh .xonshrc .inputrc
 		*.zwc .zcompdump* .yashrc .yash_profile .elvish/** .blerc .zprezto/** .zplug/** .zinit/** .zim/** .antidote/** .bash_it/** .oh-my-bash/** .bash_completion.d/** .config/bash_completion
-		.config/fish/** .config/nushell/** .config/elvish/** .config/powershell/** .config/xonsh/** .config/bash/** .config/zsh/**
+		.config/fish/** .config/nushell/** .config/elvish/** .config/powershell/** .config/xonsh/** .config/bash/** .config/zsh/** .config/sheldon/** .config/user-dirs.dirs
+		.aliases .exports .functions .bash_prompt .zsh_aliases .bashrc.local .zshrc.local .local/share/zsh/** .local/share/zinit/** .local/share/sheldon/**
 		.config/environment.d/** .config/starship.toml .pam_environment .lessfilter .lesskey .config/lesskey`},
 	{reason: "login session", scope: own, patterns: `
 		.xprofile .xinitrc .xsession .xsessionrc .xclients .xserverrc .config/autostart/** .config/autostart-scripts/** .config/plasma-workspace/**
@@ -39,31 +40,40 @@ var classes = []class{
 		.config/herbstluftwm/** .config/niri/** .config/river/** .config/labwc/** .config/polybar/** .config/waybar/** .config/sxhkd/** .config/rofi/**
 		.config/kitty/** .config/alacritty/** .config/wezterm/** .config/ghostty/** .config/zellij/** .i3/** .sway/** .xmonad/** .fluxbox/** .fvwm/**
 		.config/foot/** .config/terminator/** .config/dunst/** .config/kanshi/** .config/lxsession/** .config/pipewire/** .config/wireplumber/** .config/pulse/** .local/share/konsole/**
+		.config/autorandr/** .config/eww/** .config/swayidle/** .config/swaync/** .config/mako/** .config/wofi/** .config/wlogout/** .config/fuzzel/** .config/xfce4/** .config/lxpanel/**
+		.config/leftwm/** .config/spectrwm/** .spectrwm.conf .dwm/** .config/i3blocks/** .config/xmobar/** .xmobarrc .config/tint2/** .config/jgmenu/** .config/espanso/** .config/rio/** .config/termite/**
+		.config/redshift/hooks/** .config/gammastep/hooks/** .config/thunar/** .local/share/nautilus/** .local/share/nemo/** .config/kglobalshortcutsrc .config/*-flags.conf
 		.xresources .xdefaults .hammerspoon/** .skhdrc .yabairc .xbindkeysrc .conkyrc .wezterm.lua .alacritty.toml .alacritty.yml`},
 	{reason: "program of the home directory", scope: own, patterns: `
 		.local/bin/** .local/lib/** .cargo/bin/** .npm-global/** .ssh/** .gnupg/** .aws/config .aws/credentials .kube/config .docker/config.json .docker/cli-plugins/** .forward .procmailrc .mailcap .muttrc
 		.mbsyncrc .msmtprc .fetchmailrc .curlrc .wgetrc .ripgreprc .terraformrc .config/go/env .m2/settings.xml .m2/extensions.xml .gradle/init.gradle
 		.gradle/init.gradle.kts .gradle/init.d/** .config/mpv/** .config/ranger/** .config/lf/** .config/vifm/** .config/nnn/** .config/mc/** .config/pip/**
 		.config/ncmpcpp/** .config/lazygit/** .config/htop/** .config/procps/** .weechat/** .irssi/** .gitk .netrc .asoundrc .gemrc .vagrant.d/** .mutt/**
-		.neomuttrc .config/mutt/** .config/neomutt/** .config/aerc/** .config/newsboat/** .config/notmuch/** .config/husky/** .config/nixpkgs/** .config/home-manager/**`},
+		.neomuttrc .config/mutt/** .config/neomutt/** .config/aerc/** .config/newsboat/** .config/notmuch/** .config/husky/** .config/nixpkgs/** .config/home-manager/**
+		.config/yazi/** .config/joshuto/** .config/xplr/** .config/clifm/** .config/broot/** .config/zathura/** .config/imv/** .config/feh/** .config/sxiv/** .config/nsxiv/** .config/bat/** .config/tig/**
+		.config/sqlite3/** .config/vdirsyncer/** .config/msmtp/** .config/isyncrc .config/himalaya/** .config/meli/** .config/calcurse/** .config/task/** .taskrc .task/hooks/** .config/yt-dlp/** .config/yt-dlp.conf
+		.config/aria2/** .config/beets/** .config/lftp/** .config/topgrade.toml .config/glab-cli/** .unison/** .rtorrent.rc .urlview .config/urlview .npm-init.js`},
 	{reason: "tmux or screen settings", scope: own, patterns: `.tmux.conf .tmux.conf.local .tmux/** .config/tmux/** .screenrc .byobu/** .byoburc`},
 
 	// direnv asks about .envrc only: not about what that loads.
 	{reason: "direnv", patterns: `.envrc .direnvrc .config/direnv/** .envrc.local .envrc.private .envrc.user`},
 	{reason: "direnv", scope: own, patterns: `flake.nix shell.nix devenv.nix devenv.local.nix devenv.yaml .direnv/**`},
 	{reason: "direnv", scope: own, patterns: `default.nix flake.lock devenv.lock`, beside: ".envrc"},
-	{reason: "nsrun settings", patterns: `.nsrun.toml nsrun/config.toml .config/nsrun/**`},
-	{reason: "loaded as environment", scope: own, patterns: `.env .autoenv.zsh .autoenv_leave.zsh .autoenv .autoenv.leave .env.leave .env.yarn .rbenv-vars .rvmrc .shadowenv.d/** .powrc .powenv .pumaenv .flox/** bin/activate-hermit bin/hermit.hcl`},
+	{reason: reasonSettings, patterns: `.nsrun.toml nsrun/config.toml .config/nsrun/**`},
+	{reason: "loaded as environment", scope: own, patterns: `.env .autoenv.zsh .autoenv_leave.zsh .autoenv .autoenv.leave .env.leave .env.yarn .rbenv-vars .rvmrc .shadowenv.d/** .powrc .powenv .pumaenv .flox/** bin/activate-hermit bin/hermit.hcl .ruby-env`},
+	{reason: "loaded as environment", scope: own, patterns: `.versions.conf`, lines: []string{"*env-"}}, // of rvm
+	{reason: "loaded as environment", scope: own, patterns: `gemfile`, lines: []string{"**#ruby-env-"}},
+	{reason: "opam switch", patterns: `_opam/.opam-switch/environment _opam/.opam-switch/switch-config _opam/bin/**`}, // opam's hook of the shell obeys it
 	{reason: "mise or asdf", patterns: `.mise.toml mise.toml .mise.*.toml mise.*.toml .mise/** mise/config.toml mise/config.*.toml mise/conf.d/** .miserc.toml .config/miserc.toml .config/mise/** .config/mise.toml .rtx.toml .asdfrc`},
 	{reason: "mise or asdf", patterns: `.tool-versions`, lines: []string{"*path:", "*ref:"}},
 	{reason: "proto plugin", patterns: `.prototools`, lines: []string{"*://"}},
 	{reason: "rustup toolchain", patterns: `rust-toolchain rust-toolchain.toml`, lines: []string{"*path", "*/"}},
 
-	{reason: "VS Code settings", scope: own, patterns: `.vscode/** *.code-workspace .vscode-server/** .vscode-oss/** .config/code/** .config/vscodium/** .vs/tasks.vs.json .vs/launch.vs.json .theia/**`},
+	{reason: "VS Code settings", scope: own, patterns: `.vscode/** *.code-workspace .vscode-server/** .vscode-oss/** .config/code/** .config/vscodium/** .config/cursor/** .config/windsurf/** .vs/tasks.vs.json .vs/launch.vs.json .theia/**`},
 	{reason: "JetBrains settings", scope: own, patterns: `.idea/** .run/** .fleet/** *.ipr *.iws .config/jetbrains/** .ideavimrc`},
 	{reason: "editor settings", scope: own, patterns: `
 		.zed/** .config/zed/** .helix/** .config/helix/** .nova/** *.sublime-project *.sublime-workspace .externaltoolbuilders/**
-		.luarc.json .luarc.jsonc .neoconf.json .nlsp.json .ycm_extra_conf.py .config/sublime-text/** .config/kak/** .kakrc .nanorc .config/nano/** .config/micro/**`},
+		.luarc.json .luarc.jsonc .neoconf.json .nlsp.json .nlsp-settings/** .tern-project .tern-config .ycm_extra_conf.py .config/sublime-text/** .config/kak/** .kakrc .nanorc .config/nano/** .config/micro/**`},
 	{reason: "vim settings", patterns: `.exrc .nexrc .nvimrc .nvim.lua .vimrc .gvimrc _vimrc _exrc .lvimrc .local.vimrc .lazy.lua .vim/** .config/nvim/** .config/vim/** .vimspector.json`, scope: own},
 	{reason: "emacs settings", patterns: `.dir-locals.el .dir-locals-2.el .emacs .emacs.el .emacs.d/** .config/emacs/** .config/doom/** .doom.d/** .spacemacs .spacemacs.d/**`},
 	{reason: "development container", scope: own, patterns: `.devcontainer/** .devcontainer.json .gitpod.yml .gitpod/** .ona/** .gitpod.dockerfile .devfile.yaml devfile.yaml .replit .idx/** .codesandbox/** .stackblitzrc`},
@@ -74,6 +84,7 @@ var classes = []class{
 		.codex/** .gemini/** .qwen/** .aider.conf.yml .aider.model.settings.yml .continue/** .continuerc.json .windsurf/** .windsurfrules .codeium/** .opencode/** .config/opencode/** opencode.json
 		opencode.jsonc .crush.json crush.json .crush/** .goose/** .config/goose/** .goosehints .cline/** .clinerules .clinerules/** .roo/** .roomodes
 		.roorules* .kilocode/** .kilocodemodes .kiro/** .trae/** .junie/** .amazonq/** .augment/** .augment-guidelines .amp/** .factory/** .openhands/** .openhands_instructions
+		.kimi/** .llxprt/** .stakpak/** .forge/** forge.yaml .container-use/** .conductor/** conductor.json .cody/** .openclaw/** .github/aw/**
 		.agent/** .agents/** .copilot/** .config/github-copilot/** .github/copilot-instructions.md .github/instructions/** .github/prompts/**
 		.github/agents/** .github/chatmodes/** .github/hooks/** .github/skills/** .github/mcp.json .warp/** .rules .zencoder/** .tabnine/** mcp.json .mcp/**`},
 	{reason: "instructions that agents follow", scope: own, patterns: `claude.md claude.local.md agents.md agents.override.md agent.md gemini.md qwen.md warp.md crush.md copilot-instructions.md`},
@@ -87,9 +98,10 @@ var classes = []class{
 	{reason: "run by git hooks", scope: own, patterns: `
 		.pre-commit-config.yaml .pre-commit-config.yml prek.toml .husky/** .huskyrc* husky.config.* .githooks/** .git-hooks/** lefthook.* .lefthook.* lefthook-local.*
 		.lefthook-local.* .lefthookrc .lefthook/** .lefthook-local/** .lintstagedrc* lint-staged.config.* .simple-git-hooks.* simple-git-hooks.* .overcommit.yml .commitlintrc* commitlint.config.*
-		captainhook.json grumphp.yml grumphp.yml.dist .rusty-hook.toml rusty-hook.toml .cargo-husky/** hk.pkl .czrc .cz.toml .cz-config.js`},
+		captainhook.json grumphp.yml grumphp.yml.dist .rusty-hook.toml rusty-hook.toml .cargo-husky/** hk.pkl .trunk/trunk.yaml .trunk/user.yaml .trunk/user_trunk.yaml .qlty/qlty.toml .qlty/hooks/** .czrc .cz.toml .cz-config.js`},
+	{reason: "run by git hooks", scope: own, patterns: `.moon/workspace.yml .moon/workspace.pkl .moon/workspace.toml`, lines: []string{"*hooks"}},
 	{reason: "settings of a version control", scope: own, patterns: `.hg/hgrc`, harmless: []string{"[paths]", "default", "default-push", "[ui]"}},
-	{reason: "settings of a version control", scope: own, patterns: `.hgrc .hg/hgrc-not-shared .hg/sharedpath .sl/config .jjconfig.toml .jj/repo/config.toml .jj/repo/workspace-config.toml .config/jj/** .p4config .bzr/branch/branch.conf _darcs/prefs/defaults .arcconfig .fossil-settings/**
+	{reason: "settings of a version control", scope: own, patterns: `.hgrc .hg/hgrc-not-shared .hg/sharedpath .sl/config .sl/hgrc .sl/hgrc-not-shared .sl/sharedpath .jjconfig.toml .jj/repo .jj/repo/config.toml .jj/repo/workspace-config.toml .config/jj/** .p4config .bzr/branch/branch.conf _darcs/prefs/defaults _darcs/prefs/prefs cvs/root .gitreview .arcconfig .fossil-settings/**
 		.lazygit.yml .git/lazygit.yml .pijul/config .repo/** .gclient .gclient_entries .west/config`},
 
 	{reason: "npm runs it", scope: own, patterns: `.npmrc .pnpmrc`, lines: []string{
@@ -125,8 +137,9 @@ var classes = []class{
 	{reason: "ansible runs it", scope: own, patterns: `ansible.cfg .ansible.cfg`},
 	{reason: "names an interpreter", scope: own, patterns: `.python-version .python-versions`, lines: []string{"**/"}},
 	{reason: "names an interpreter", scope: own, patterns: `
-		.ruby-version .node-version .nvmrc .go-version .java-version .perl-version .php-version .swift-version .terraform-version`, lines: []string{"*../", "*path:", "*ref:"}},
-	{reason: "names an interpreter", scope: own, patterns: `.pdm-python`},
+		.*-version .nvmrc .sdkmanrc .jabbarc .dvmrc .jvmrc`, lines: []string{"*../", "*path:", "*ref:"}},
+	{reason: "names an interpreter", scope: own, patterns: `.pdm-python .fvm/flutter_sdk .fvm/versions/**`},
+	{reason: "names an interpreter", scope: own, patterns: `global.json`, lines: []string{"paths"}}, // of .NET
 	{reason: "names a version of bazel", scope: own, patterns: `.bazelversion`, lines: []string{"*/"}},
 	{reason: "bundler runs it", scope: own, patterns: `.bundle/plugin/**`},
 	{reason: "bundler runs it", scope: own, patterns: `.bundle/config`, lines: []string{"*bundle_gemfile", "*plugin"}},

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nsrun/nsrun/internal/gitindex"
 )
 
 // A tree is a View made of texts: a directory is what something lies in, and "=>" begins
@@ -185,6 +187,42 @@ func TestReasons(t *testing.T) {
 		got := reasons(c.old, at(c.old, c.new...))
 		if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, c.want) {
 			t.Errorf("%s: got %q\nwant %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestIndexes: an index of git runs later if one of its paths is not of a file in the work tree, wherever git finds it,
+// and also if a directory becomes git's around it, or another key of the configuration has git read it in another way.
+func TestIndexes(t *testing.T) {
+	index := func(path string) string {
+		x := gitindex.Index{Entries: []gitindex.Entry{{Path: path, ID: strings.Repeat("1", 20), Mode: 0o100644}}}
+		return string(x.Encode())
+	}
+	bad := index(".git/hooks/update")
+	wide := "[core]\nrepositoryformatversion = 1\n[extensions]\nobjectFormat = sha256\n"
+	indexed := at(repository, ".git/index: "+index("a.c"))
+	for _, c := range []struct {
+		name string
+		old  tree
+		new  []string
+		want []string
+	}{
+		{"good", indexed, []string{".git/index: " + index("b.c"), ".git/sharedindex.1: " + index("b.c"), "s/.git/index: x", ".git/refs/heads/index: 1", ".git/MERGE_RR: "}, nil},
+		{"bad", indexed, []string{".git/index: " + bad, ".git/sharedindex.1: " + bad, ".git/modules/s/index: " + index("../x"), ".git/worktrees/w/index: " + index("/x"), "INDEX: " + bad, "s/.GIT/INDEX: " + bad},
+			[]string{".git/index", ".git/modules/s/index", ".git/sharedindex.1", ".git/worktrees/w/index", "s/.GIT/INDEX"}},
+		{"damaged", indexed, []string{".git/index: " + index("a.c")[:60]}, []string{".git/index"}},
+		{"not of git", repository, []string{"src/index: " + bad, "src/sharedindex.1: " + bad}, nil},
+		{"becomes git's", at(nil, "d/index: "+bad, "d/objects/x: ", "d/refs/x: ", "e/sharedindex.1: "+bad, "e/objects/x: ", "e/refs/x: "), []string{"d/HEAD: ref: refs/heads/x", "e/HEAD: ref: refs/heads/x"}, []string{"d/HEAD", "e/HEAD"}},
+		{"the other hash", indexed, []string{".git/config: " + wide}, []string{".git/config"}},
+		{"the other hash, later", at(nil, ".git/index: "+index("a.c")), []string{".git/config: " + wide, ".git/HEAD: x", ".git/objects/x: ", ".git/refs/x: "}, []string{".git/config"}},
+		{"a new repository with the other hash", nil, []string{".git/config: " + wide, ".git/HEAD: x", ".git/objects/x: ", ".git/refs/x: "}, nil},
+		{"an index that is only good with the other hash", nil, []string{"n/.git/config: " + wide, "n/.git/index: " + index("a.c")}, []string{"n/.git/index"}},
+		{"files that git copies", repository, []string{".git/MERGE_RR: 1\tx\x00", ".git/worktrees/w/MERGE_RR: 1\tx\x00", "MERGE_RR: 1"}, []string{".git/MERGE_RR", ".git/worktrees/w/MERGE_RR"}},
+	} {
+		got := slices.Sorted(maps.Keys(reasons(c.old, at(c.old, c.new...))))
+		slices.Sort(c.want)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
 }

@@ -33,14 +33,20 @@ func KindOf(mode uint32) Kind {
 	return Other
 }
 
-// MaxFile is the largest size of a file that is read, in bytes. A larger file is assumed to execute something.
-const MaxFile = 1 << 20
+// MaxFile is the largest size of a file at a path that is read, in bytes. A larger one is assumed to execute something.
+// The index of a million files is smaller.
+func MaxFile(p string) int64 {
+	if isIndex(fold(path.Base(p))) {
+		return 128 << 20
+	}
+	return 1 << 20
+}
 
 // A View is one state of the roots. Paths are absolute and clean. Outside the roots it has nothing, and it follows no
 // link.
 type View interface {
 	Kind(path string) Kind
-	// Read returns a file of at most MaxFile bytes; ok is false if there is none.
+	// Read returns a file that is not larger than MaxFile; ok is false if there is none.
 	Read(path string) (text string, ok bool)
 	// Target returns the text of a link, or "".
 	Target(path string) string
