@@ -38,7 +38,7 @@ func TestHints(t *testing.T) {
 		{fmt.Errorf("%w; nothing was done", &fs.PathError{Op: "copy", Path: state + "/p/f", Err: unix.EDQUOT}), space},
 		{errors.Join(errors.New("put back"), &fs.PathError{Op: "put back", Path: state + "/p/f", Err: unix.ENOSPC}), space},
 		{&overlay.Error{Op: "copy", Path: "/proc/p/f", Err: unix.ENOSPC}, ""}, // another disk than the sessions'
-		{fmt.Errorf("watch: %w", unix.ENOSPC), ""}, // the limit on watches
+		{fmt.Errorf("watch: %w", unix.ENOSPC), ""},                            // the limit on watches
 		{&fs.PathError{Op: "copy", Path: "/p/f", Err: unix.EIO}, ""},
 	} {
 		if got := For(tt.err); got != tt.want {

@@ -101,14 +101,33 @@ func (v *Verb) Help() int {
 	if v.Long != "" {
 		b.WriteString("\n" + v.Long + "\n")
 	}
-	v.FlagSet().VisitAll(func(f *flag.Flag) {
-		arg, usage := flag.UnquoteUsage(f)
-		fmt.Fprintf(&b, "  %-22s %s\n", strings.TrimRight(Dashed(f.Name)+" "+arg, " "), usage)
-	})
+	v.FlagSet().VisitAll(func(f *flag.Flag) { helpFlag(&b, f) })
 	if v.Examples != "" {
 		b.WriteString("\nExamples:\n  " + strings.ReplaceAll(v.Examples, "\n", "\n  ") + "\n")
 	}
 	return console.PrintText(b.String())
+}
+
+// helpWidth is how wide lines about flags are, in columns: as wide as the texts about verbs.
+const helpWidth = 90
+
+// helpFlag writes the lines about a flag. Values to choose from are in its description.
+func helpFlag(b *strings.Builder, f *flag.Flag) {
+	arg, usage := flag.UnquoteUsage(f)
+	if strings.Contains(arg, "|") {
+		arg = "WORD"
+	}
+	const indent = "                        "
+	line := fmt.Sprintf("  %-22s", strings.TrimRight(Dashed(f.Name)+" "+arg, " "))
+	full := len(line) > len(indent)
+	for word := range strings.FieldsSeq(usage) {
+		if full || len(line)+len(" ")+len(word) > helpWidth {
+			b.WriteString(line + "\n")
+			line, full = indent, false
+		}
+		line += " " + word
+	}
+	b.WriteString(line + "\n")
 }
 
 // Errorf is a mistake on the command line of a verb.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
@@ -72,6 +73,25 @@ func TestWrong(t *testing.T) {
 	}
 	if hint := advice.For(Errorf("help", "no such verb")); hint != "try: nsrun help" {
 		t.Errorf("hint of help: %q", hint)
+	}
+}
+
+// TestHelpFlag: what is told of a flag is broken between words, and the values to choose from are told once.
+func TestHelpFlag(t *testing.T) {
+	fs := flag.NewFlagSet("v", flag.ContinueOnError)
+	fs.Bool("short", false, "do it")
+	fs.String("mode", "", "use `this|that`, "+strings.Repeat("or so ", 12)+"at the end")
+	fs.String("long-name", "", "the `NAME_OF_A_THING`")
+	var b strings.Builder
+	fs.VisitAll(func(f *flag.Flag) { helpFlag(&b, f) })
+	want := `  --long-name NAME_OF_A_THING
+                         the NAME_OF_A_THING
+  --mode WORD            use this|that, or so or so or so or so or so or so or so or so or
+                         so or so or so or so at the end
+  --short                do it
+`
+	if b.String() != want {
+		t.Errorf("%s, want %s", b.String(), want)
 	}
 }
 
