@@ -248,6 +248,9 @@ func (c *commit) endMark() error {
 	s, t := c.s, c.tx
 	var project tree.Flusher
 	defer project.Close()
+	if err := c.write.Refresh(&project); err != nil {
+		return err
+	}
 	if err := t.FlushProject(&project); err != nil {
 		return err
 	}
@@ -324,6 +327,9 @@ func (c *commit) writer() *tx.Writer {
 		if n.HasUp && !n.TimeOnly && c.s.gitFileAt(store.Place{Root: n.root, Path: n.Path}) == gitIndex {
 			if index, err := c.indexOf(n, true); err == nil && index != nil {
 				x.Staged = index.Digest()
+				if work, ok := workTree(n.Path); ok {
+					x.Work = work
+				}
 			}
 		}
 		w.Items = append(w.Items, x)

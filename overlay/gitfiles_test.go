@@ -193,6 +193,50 @@ func TestGitIndexRacy(t *testing.T) {
 	}
 }
 
+// After a commit, git knows the files without reading them again, but only those that it had found as they are.
+func TestGitIndexFresh(t *testing.T) {
+	testenv.NeedRoot(t) // the helper's user is 0 inside, and git keeps the user too; test/tools does it as others
+	const clean = `git diff-files; git diff-index HEAD`
+	for name, before := range map[string]string{
+		"version 2":   "",
+		"version 4":   `git config index.version 4; `,
+		"sha256":      `rm -rf .git; git init -q --object-format=sha256 .; `,
+		"no checksum": `git config index.skipHash true; `,
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := gitProject(t, before+`for i in a b c d e; do echo 1 >$i; done; git add .; git commit -qm 1`)
+			s := create(t, root)
+			sandbox(t, s, gitAs+`echo 2 >a; mkdir n; echo n >n/n; ln -s n l; mv b n/b; mkdir r; (cd r; git init -q .; echo r >r; git add r; git commit -qm r)
+				echo /r >.gitignore; git add -A; git commit -qm 2; `+clean)
+			if err := s.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := runGit(t, root, clean+`; cd r; `+clean); got != "" {
+				t.Errorf("for git, these files may have changed:\n%s", got)
+			}
+			if got := runGit(t, root, `git status --porcelain; git fsck --no-dangling`); got != "" {
+				t.Errorf("git status and git fsck:\n%s", got)
+			}
+			if err := s.Undo(t.Context(), UndoOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if got := runGit(t, root, `git status --porcelain; git fsck --no-dangling`); got != "" {
+				t.Errorf("undone: git status and git fsck:\n%s", got)
+			}
+		})
+	}
+	root := gitProject(t, `for i in a b c d; do echo 1 >$i; done; git add .; git commit -qm 1`)
+	s := create(t, root)
+	sandbox(t, s, gitAs+`for i in a b c; do echo 2 >$i; touch -d @1000000000 $i; git add $i; done
+		echo 3 >a; touch -d @1000000000 a; touch -d @1000000000 b; chmod +x c; echo 2 >d`)
+	if err := s.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := runGit(t, root, `git diff-files --name-only; git status --porcelain`); got != "a\nb\nc\nd\nMM a\nM  b\nMM c\n M d\n" {
+		t.Errorf("of files that changed after git had looked at them:\n%s", got)
+	}
+}
+
 // An index is not taken without the objects that it names.
 func TestGitIndexWithoutObjects(t *testing.T) {
 	root := gitProject(t, `echo 1 >a; git add .; git commit -qm 1`)

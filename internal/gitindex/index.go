@@ -34,6 +34,7 @@ type Entry struct {
 	Flags Flags
 
 	stat statData
+	at   int // in the file
 }
 
 // Flags are what a user told git about an entry.
@@ -49,7 +50,10 @@ const (
 // mode, user, group and size. All zero: git has to look at the file again.
 type statData [9]uint32
 
-const statMtime = 2 // of the seconds, in that
+const (
+	statMtime = 2 // of the seconds, in that
+	statOwner = 6
+)
 
 // An Index is the parsed content of an index. The zero Index has no entries.
 type Index struct {
@@ -127,6 +131,7 @@ func parse(data []byte, idSize int) (*Index, error) {
 		if len(x.Entries) > 0 && !before(last, &e) && e.Path != "" {
 			return nil, damaged("its entries are not in order")
 		}
+		e.at = len(body) - len(rest)
 		rest = rest[used:]
 		x.Entries = append(x.Entries, e)
 		last = &x.Entries[len(x.Entries)-1]

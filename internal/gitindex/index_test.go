@@ -291,6 +291,56 @@ func TestMergeForgets(t *testing.T) {
 	}
 }
 
+// TestRefresh: only what git found as it was gets what git would find now, and nothing else of the index changes.
+func TestRefresh(t *testing.T) {
+	dir := repo(t, `git init -q .; for i in a b c d; do echo 1 >$i; done; git add .`)
+	name := filepath.Join(dir, ".git/index")
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := Parse(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, before := x.Digest(), bytes.Clone(data)
+	look := func(path string) (was, is Seen, ok bool) {
+		e := &x.Entries[strings.Index("abcd", path)]
+		was = Seen{int64(e.stat[0])*1e9 + int64(e.stat[1]), int64(e.stat[2])*1e9 + int64(e.stat[3]), 7, 7, e.stat[6], e.stat[7], int64(e.stat[8])}
+		is = was
+		switch is.Ctime, is.Ino = 5e9+6, 8; path {
+		case "b":
+			was.Ctime++
+		case "c":
+			was.Size++
+			is.Size++
+		case "d":
+			is.Mtime++
+		}
+		return was, is, true
+	}
+	parts := x.Refresh(data, look)
+	if len(parts) != 2 {
+		t.Fatalf("changed: %v", parts)
+	}
+	y, err := Parse(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := y.Entries[0]; e.stat[0] != 5 || e.stat[1] != 6 || e.stat[5] != 8 || y.Digest() != digest {
+		t.Errorf("the first entry is %v", e)
+	}
+	for _, p := range parts {
+		copy(data[p[0]:p[1]], before[p[0]:p[1]])
+	}
+	if !bytes.Equal(data, before) {
+		t.Error("more was changed")
+	}
+	if parts := y.Refresh(bytes.Clone(before), func(string) (was, is Seen, ok bool) { return }); parts != nil {
+		t.Errorf("of files that are not known: %v", parts)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{"", "a=1 b/c=2 d=3!", "a:1=1 a:2=2"} {
 		for version := 2; version <= 4; version++ {
@@ -316,6 +366,7 @@ func FuzzParse(f *testing.F) {
 			if err != nil || !Same(x, y) || x.Digest() != y.Digest() {
 				t.Fatalf("%+v became %+v, %v", x, y, err)
 			}
+			x.Refresh(bytes.Clone(data), func(string) (was, is Seen, ok bool) { return was, Seen{Ino: 1}, true })
 			if m, clashes, err := Merge(&Index{idSize: x.idSize}, x, x, MergeOptions{}); err == nil && clashes == nil && !Same(m, x) {
 				t.Fatalf("%+v merged with itself is %+v", x, m)
 			}

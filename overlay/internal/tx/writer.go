@@ -16,6 +16,7 @@ type Item struct {
 	Kind   string // of change
 	Runs   string // why it is executed later; empty: it is not
 	Staged string // the digest of what is staged, of an index of git
+	Work   string // the directory of the files in that index; empty: it is not known
 	Merged []byte // the content of a file that both sides changed; nil: the session's
 }
 
