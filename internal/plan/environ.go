@@ -142,8 +142,18 @@ func writes(plan mounts.Plan, path string) bool {
 	return at >= 0 && !readOnly && (plan[at].Kind == mounts.KindBind || plan[at].Kind == mounts.KindOverlay)
 }
 
-// ownVariables are replaced: the caller's directories for temporary files do not exist in the sandbox or are read-only.
-var ownVariables = [...]string{"HOME", "TMPDIR", "TMP", "TEMP", "TEMPDIR", "PWD", "OLDPWD"}
+// replaced reports whether the command does not get the caller's variable. Directories for temporary files are those in
+// which it can make some: in the project.
+func (b *building) replaced(kv string) bool {
+	switch n, value, _ := strings.Cut(kv, "="); n {
+	case "HOME", "PWD", "OLDPWD":
+		return true
+	case "TMPDIR", "TMP", "TEMP", "TEMPDIR":
+		dir, project := path.Clean(value), b.first()
+		return b.policy.Temp != "" || project == "" || !paths.Inside(dir, project) || !writes(b.mounts, dir)
+	}
+	return false
+}
 
 // offline are variables that stop retries if there is no network: npm would retry for 70 seconds, cargo 11, pip 8.
 var offline = [...]string{
@@ -174,7 +184,7 @@ func (b *building) environment(dir string) []string {
 			env = append(env, "PATH="+v)
 		}
 	} else {
-		env = slices.DeleteFunc(SafeEnv(b.Env), func(kv string) bool { return slices.Contains(ownVariables[:], name(kv)) })
+		env = slices.DeleteFunc(SafeEnv(b.Env), b.replaced)
 		b.renameTerminal(env)
 		env = append(env, "PWD="+dir)
 		if b.Folders.BelowGit && !given(b.Env, acrossMounts) {

@@ -95,3 +95,32 @@ func TestHiddenCaches(t *testing.T) {
 		}
 	}
 }
+
+// TestTemporary: a directory for temporary files is the caller's if commands can make some in it, because it is in the
+// project.
+func TestTemporary(t *testing.T) {
+	for value, want := range map[string]bool{
+		"/home/me/src/tmp": true, "/home/me/src": true, "/home/me/src/./tmp/": true,
+		"": false, "tmp": false, "/home/me/src/../tmp": false, "/home/me/srctmp": false, "/home/me": false, "/tmp": false, "/x": false,
+		"/home/me/src/closed/tmp": false, "/home/me/src/read/tmp": false,
+	} {
+		f := session(me(), "/home/me/src")
+		f.Env = []string{"PATH=/bin", "TMPDIR=" + value, "TMP=" + value, "PWD=/home/me/src", "OLDPWD=/home/me/src"}
+		f.Rules = []Rule{
+			{Access: Block, Found: []Found{{At: "/home/me/src/closed"}}},
+			{Access: Show, Found: []Found{{At: "/home/me/src/read", Bind: mounts.ROBind("/home/me/src/read", "/home/me/src/read")}}},
+		}
+		s, _, err := Build(f, Policy{BlockExisting: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, kv := range []string{"TMPDIR=" + value, "TMP=" + value} {
+			if got := slices.Contains(s.Env, kv); got != want {
+				t.Errorf("%s stays: %v", kv, got)
+			}
+		}
+		if slices.Contains(s.Env, "OLDPWD=/home/me/src") {
+			t.Error("OLDPWD stays")
+		}
+	}
+}
