@@ -12,8 +12,8 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// Refresh enters into the new indexes of git what git would find in the project now. Files that a commit puts there have
-// other ctimes and inode numbers than in the session: for git they would be changed until it reads them again, and
+// Refresh enters into the new indexes of git what git would find in the project now. Files that a commit puts there
+// have other ctimes and inode numbers than in the session: for git they would be changed until it reads them again, and
 // plumbing such as diff-index does not. The indexes stay the files that the journal knows, and keep their times.
 func (c *Writer) Refresh(f *tree.Flusher) error {
 	var nodes map[store.Place]int
