@@ -79,7 +79,7 @@ func (f *runsFinder) mark(n *node, repos []string) {
 	if n.HasLow && !n.TimeOnly && (n.Kind == Deleted || n.Up.IsDir() && !n.Low.IsDir()) {
 		n.Runs = runslater.Gone(path.Base(n.Path))
 	}
-	if n.Runs != "" || n.Kind == 0 || n.Kind == Deleted || n.TimeOnly || n.Up.IsDir() && (n.Kind == Modified || !runslater.MayBeGit(path.Base(n.Path))) {
+	if n.Runs != "" || n.Kind == 0 || n.Kind == Deleted || n.TimeOnly || n.Up.IsDir() && (n.Kind == Modified || !runslater.MayCount(n.Path)) {
 		return
 	}
 	kind := runslater.KindOf(n.Up.Mode)

@@ -85,6 +85,7 @@ var gitCases = []Case{
 	{Name: "commondir", Setup: "repo; repo e; git -C e config alias.x '!./tool'; mv e/.git fixture; rm -r e", Plant: "evil tool; put .git/commondir ../fixture", Trigger: "git x", Held: []string{".git/commondir"}},
 	{Name: "log that is a link", Setup: "repo", Plant: "ln -sf ../../../marker .git/logs/HEAD", Trigger: "git commit -q --allow-empty -m x", Held: nil},
 	{Name: "rebase that goes on", Setup: "repo; GIT_SEQUENCE_EDITOR='sed -i 1ibreak' git rebase -q -i --root", Plant: "evil tool; echo 'exec ./tool' >>.git/rebase-merge/git-rebase-todo", Trigger: "git rebase --continue"},
+	{Name: "name that is an option", Plant: "evil tool; touch -- '--checkpoint=1'; mkdir -- '--checkpoint-action=exec=sh tool'", Trigger: "tar cf ../t.tar *", Held: []string{"--checkpoint=1", "--checkpoint-action=exec=sh tool"}},
 	{Name: "index with a hook", Setup: "repo", Plant: "evil tool; stage tool xgit/hooks/post-checkout; rename 'xgit/hooks' '.git/hooks'", Trigger: "git checkout -q -- . || true", Held: []string{".git/index"}},
 	{Name: "index with a path outside", Setup: "repo", Plant: "stage a xx/marker; rename 'xx/marker' '../marker'", Trigger: "git checkout -q -- . || true", Held: []string{".git/index"}},
 	{Name: "index of version 4 in parts", Setup: "repo; git config index.version 4", Plant: "stage a xx/marker; git update-index --split-index; rename 'xx/marker' '../marker'", Trigger: "git checkout -q -- . || true", Held: nil},

@@ -10,7 +10,7 @@ import (
 	"github.com/nsrun/nsrun/internal/paths"
 )
 
-// A Change is one object that differs. Directories only count if they are a part of a repository.
+// A Change is one object that differs. Directories only count by some names, see MayCount.
 type Change struct {
 	Path string // absolute
 	Kind Kind   // the new kind; Missing: it was deleted
@@ -54,10 +54,26 @@ type watched struct {
 
 var names = sync.OnceValue(newTable)
 
-// MayBeGit reports whether a directory of this name may be a part of a repository.
-func MayBeGit(name string) bool {
-	name = fold(name)
-	return name == "objects" || name == "refs"
+// MayCount reports whether a new directory at a relative path may count: as a part of a repository, or because of an
+// option.
+func MayCount(p string) bool { return mayBeGit(fold(path.Base(p))) || hasOption(strings.Split(p, "/")) }
+
+func mayBeGit(name string) bool { return name == "objects" || name == "refs" }
+
+// reasonOption is for names that programs take for options when somebody gives them all names of a directory: tar(1)
+// executes what "--checkpoint-action=exec=sh x" says, less(1) what "+!x" says.
+const reasonOption = "programs take its name for an option"
+
+// hasOption reports whether one of the elements of a path is such a name. Others that begin with a hyphen are usual.
+func hasOption(elems []string) bool {
+	return slices.ContainsFunc(elems, func(name string) bool {
+		switch text := strings.TrimLeft(name, "-"); {
+		case len(text) == len(name):
+			return strings.HasPrefix(name, "+") && strings.Contains(name, "!")
+		default:
+			return text != "" && isAlpha(text[0]) && strings.ContainsAny(text, "= ")
+		}
+	})
 }
 
 // fold returns a name as file systems compare it that take other names for it: in lower case, without characters that
@@ -138,10 +154,12 @@ func (c *Classifier) Reason(ch Change) string {
 		return ""
 	}
 	if ch.Kind == Directory {
-		if dir, base := path.Split(ch.Path); ch.Content && MayBeGit(base) {
-			return c.becomesAt(path.Clean(dir), fold(base))
+		if dir, base := path.Split(ch.Path); ch.Content && mayBeGit(fold(base)) {
+			if reason := c.becomesAt(path.Clean(dir), fold(base)); reason != "" {
+				return reason
+			}
 		}
-		return ""
+		return c.optionReason(ch.Path)
 	}
 	c.lead()
 	if reason := c.led(ch); reason != "" {
@@ -181,7 +199,15 @@ func (c *Classifier) enter(dir string) {
 
 // interesting reports whether anything is known about a name.
 func (c *Classifier) interesting(name string) bool {
-	return special(name) || strings.HasPrefix(name, ".git") || isKnown(name)
+	return special(name) || strings.HasPrefix(name, ".git") || strings.HasPrefix(name, "-") || strings.HasPrefix(name, "+") || isKnown(name)
+}
+
+// optionReason decides by names that programs take for options, below the root.
+func (c *Classifier) optionReason(p string) string {
+	if hasOption(strings.Split(strings.TrimPrefix(p, c.root(p)), "/")) {
+		return reasonOption
+	}
+	return ""
 }
 
 // nameReason decides by the path alone, and for some files by their lines.
@@ -209,6 +235,9 @@ func (c *Classifier) nameReason(ch Change, elems []string) (reason string) {
 		if reason != "" {
 			return reason
 		}
+	}
+	if reason := c.optionReason(ch.Path); reason != "" {
+		return reason
 	}
 	if isSystem(ch.Path) && anchored.fits(elems, ch.Kind) {
 		return anchored.reason

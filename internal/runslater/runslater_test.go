@@ -182,6 +182,8 @@ func TestReasons(t *testing.T) {
 		{"harmless lines", at(repository, "o/.hg/hgrc: [extensions]\nx = x.py"), []string{"a/.hg/hgrc: # example\n[paths]\ndefault = /srv/a\ndefault-push = ssh://x/y\n", "b/.hg/hgrc: [paths]\ndefault = x\n[extensions]\ndefault = x.py",
 			"c/.hg/hgrc: %include x\n[paths]\ndefault = x", "d/.hg/hgrc: [paths]\ndefault = x\r[hooks]\rdefault = x", "e/.hg/hgrc: [paths]\ndefault = x\n [ui]", "f/.hg/hgrc: =>../x", "o/.hg/hgrc: [extensions]\ndefault = x.py"},
 			[]string{"b/.hg/hgrc", "c/.hg/hgrc", "d/.hg/hgrc", "e/.hg/hgrc", "f/.hg/hgrc", "o/.hg/hgrc"}},
+		{"options", at(repository, "-a=b/old: x"), []string{"--to-command=x: x", "s/-e sh x.sh: x", "s/+!x: =>y", "-o=x/y/z: x", "-x: x", "- a = b: x", "x=y: x", "+page.js: x", "-: x", "--: x", "--=x: x", "-a=b/old: y", "a -b=c: x"},
+			[]string{"--to-command=x", "-a=b/old", "-o=x/y/z", "s/+!x", "s/-e sh x.sh"}},
 		{"work trees of Claude", repository, []string{".claude/settings.json: x", ".claude/worktrees/a/main.c: x", ".claude/worktrees/a/.envrc: x", ".claude/hooks/x.sh: x"}, []string{".claude/hooks/x.sh", ".claude/settings.json", ".claude/worktrees/a/.envrc"}},
 	} {
 		got := reasons(c.old, at(c.old, c.new...))
