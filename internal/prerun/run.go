@@ -64,6 +64,7 @@ func run(stack unsafe.Pointer) {
 		try(stack)
 	}
 	hideSettings(unsafe.Add(stack, 8*(*(*int)(stack)+2)))
+	needCalls(stack)
 	needSpace(stack)
 	needThreads(stack)
 	// The runtime installs handlers even for ignored signals. bubblewrap changes only

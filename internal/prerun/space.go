@@ -92,11 +92,13 @@ func limit(resource uintptr) uint64 {
 }
 
 // end ends the process with a message.
-func end(stack unsafe.Pointer, message string) {
+func end(stack unsafe.Pointer, message ...string) {
 	status := uintptr(125)
 	if argv := unsafe.Add(stack, 8); *(*int)(stack) > 1 && text(argv, 1) != "" && text(argv, 1)[0] == '-' {
 		status = 1 // as bubblewrap's
 	}
-	syscall.RawSyscall(syscall.SYS_WRITE, 2, uintptr(unsafe.Pointer(unsafe.StringData(message))), uintptr(len(message)))
+	for _, part := range message {
+		syscall.RawSyscall(syscall.SYS_WRITE, 2, uintptr(unsafe.Pointer(unsafe.StringData(part))), uintptr(len(part)))
+	}
 	exit(status)
 }

@@ -44,6 +44,7 @@ func TestLittleSpace(t *testing.T) {
 		}
 	}
 	t.Run("settings", func(t *testing.T) { testSettings(t, early) })
+	t.Run("calls", func(t *testing.T) { testCalls(t, early) })
 }
 
 // TestFewThreads: with too few processes for the runtime, the end is one line; with some more, nsrun starts. The limit

@@ -1,0 +1,61 @@
+//go:build linux && go1.26 && !go1.28 && !nsrun_plain
+
+package prerun
+
+import (
+	"syscall"
+	"unsafe"
+)
+
+// Where a seccomp filter refuses a call that the runtime makes, the runtime crashes with a stack trace, or hangs.
+
+// runtimeCalls are the calls that no Go program does without, except for those that every program makes first. The
+// kernel refuses each with these arguments with an error that a filter does not choose, or it does nothing.
+var runtimeCalls = [...]struct {
+	number    uintptr
+	one, rest uintptr // the first argument, and the others
+	name      string
+}{
+	{syscall.SYS_READ, none, 0, "read(2)"},
+	{syscall.SYS_CLOSE, none, 0, "close(2)"},
+	{syscall.SYS_FCNTL, none, none, "fcntl(2)"},
+	{syscall.SYS_MMAP, 0, 0, "mmap(2)"},
+	{syscall.SYS_CLONE, syscall.CLONE_THREAD, 0, "clone(2)"},
+	{syscall.SYS_WAIT4, none, none, "wait4(2)"},
+	{syscall.SYS_RT_SIGACTION, none, 0, "rt_sigaction(2)"},
+	{syscall.SYS_RT_SIGPROCMASK, none, 0, "rt_sigprocmask(2)"},
+	{syscall.SYS_SIGALTSTACK, 0, 0, "sigaltstack(2)"},
+	{syscall.SYS_EPOLL_CREATE1, none, 0, "epoll_create1(2)"},
+	{syscall.SYS_EPOLL_CTL, none, none, "epoll_ctl(2)"},
+	{syscall.SYS_EPOLL_PWAIT, none, 0, "epoll_pwait(2)"},
+	{syscall.SYS_EVENTFD2, 0, none, "eventfd2(2)"},
+}
+
+const none = ^uintptr(0)
+
+// needCalls ends the process if a filter refuses one of them.
+func needCalls(stack unsafe.Pointer) {
+	const prGetSeccomp = 21
+	if mode, _, e := syscall.RawSyscall6(syscall.SYS_PRCTL, prGetSeccomp, 0, 0, 0, 0, 0); e == 0 && mode == 0 {
+		return
+	}
+	for i := range runtimeCalls {
+		c := &runtimeCalls[i]
+		_, _, e := syscall.RawSyscall6(c.number, c.one, c.rest, c.rest, c.rest, c.rest, c.rest)
+		if e == syscall.EPERM || e == syscall.EACCES || e == syscall.ENOSYS {
+			end(stack, refusedCall, c.name, refusedRuntime)
+		}
+	}
+	// Zero waiters are woken.
+	var word uint32
+	const wake = 1
+	if _, _, e := syscall.RawSyscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(&word)), wake, 0, 0, 0, 0); e != 0 {
+		end(stack, refusedCall, "futex(2)", refusedRuntime)
+	}
+}
+
+const (
+	refusedCall    = "nsrun: a seccomp filter refuses "
+	refusedRuntime = ", which the Go runtime needs (try: docker run --security-opt seccomp=unconfined, or podman run --security-opt seccomp=unconfined, " +
+		"or a unit of systemd without SystemCallFilter=)\n"
+)
