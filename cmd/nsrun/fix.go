@@ -14,6 +14,7 @@ import (
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/internal/escape"
 )
 
 // What doctor --fix does to a host, at the request of its administrator: for each finding it writes files and runs
@@ -44,8 +45,9 @@ const (
 )
 
 // remedies are what a host and this user need, in the order in which they are to be applied, except those whose reasons
-// are in asked; read returns the content of one of the host's files, without the newline, or nothing.
-func remedies(user string, read func(name string) string, asked map[string]bool) (list []remedy) {
+// are in asked; self is this program, and read returns the content of one of the host's files, without the newline, or
+// nothing.
+func remedies(user, self string, read func(name string) string, asked map[string]bool) (list []remedy) {
 	limits := read(limitsName)
 	set := func(key, value, why string) {
 		if !asked[why] {
@@ -61,9 +63,14 @@ func remedies(user string, read func(name string) string, asked map[string]bool)
 			set("user."+key, "10000", "nobody may make "+kind+" namespaces")
 		}
 	}
-	if read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1" && read(profileName) == "" {
-		list = append(list, remedy{"AppArmor lets only programs with a profile make user namespaces",
-			[]remedyFile{{profileName, profile}}, [][]string{{"apparmor_parser", "-r", profileName}}})
+	if read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1" {
+		if read(profileName) == "" {
+			list = append(list, remedy{"AppArmor lets only programs with a profile make user namespaces",
+				[]remedyFile{{profileName, profile}}, [][]string{{"apparmor_parser", "-r", profileName}}})
+		}
+		if self != "/usr/bin/nsrun" && self != "/usr/local/bin/nsrun" {
+			list = append(list, remedy{"AppArmor's profile is for /usr/bin/nsrun and /usr/local/bin/nsrun, and this is " + escape.Quote(self), nil, installSelf(self, read)})
+		}
 	}
 	if !strings.Contains(read("/proc/filesystems"), "\toverlay") {
 		list = append(list, remedy{"no overlay can be mounted, and a session is a copy of the project",
@@ -77,6 +84,18 @@ func remedies(user string, read func(name string) string, asked map[string]bool)
 		list = append(list, r)
 	}
 	return slices.DeleteFunc(list, func(r remedy) bool { return asked[r.why] })
+}
+
+// installSelf copies this program, and those that it executes, to where the profile is for them. A profile for any
+// other place could be one for a file that its user can replace by any program.
+func installSelf(self string, read func(name string) string) [][]string {
+	run := [][]string{{"install", "-m", "755", self, "/usr/local/bin/nsrun"}}
+	for _, name := range [...]string{"nsrun-mcp", "nsrun-credential"} {
+		if beside := filepath.Join(filepath.Dir(self), name); read(beside) != "" {
+			run = append(run, []string{"install", "-m", "755", beside, "/usr/local/bin/" + name})
+		}
+	}
+	return run
 }
 
 // withSetting is sysctl.conf(5) with a setting, in the place of an earlier one of that name.
@@ -112,7 +131,7 @@ func (r *remedy) print(w io.Writer) {
 		}
 	}
 	for _, argv := range r.run {
-		fmt.Fprintf(w, "    run %s\n", strings.Join(argv, " "))
+		fmt.Fprintf(w, "    run %s\n", escape.Command(argv))
 	}
 }
 
@@ -136,7 +155,11 @@ func (r *remedy) apply() error {
 // fixHost shows each remedy, asks about it, and applies it. With printOnly it only shows them.
 func fixHost(printOnly bool) int {
 	user, asked := asker(), map[string]bool{}
-	list := remedies(user, readHost, asked)
+	self, err := os.Executable()
+	if err != nil {
+		return console.Fail(err)
+	}
+	list := remedies(user, self, readHost, asked)
 	if len(list) == 0 {
 		fmt.Println("nothing to fix on this host")
 		return 0
@@ -151,7 +174,7 @@ func fixHost(printOnly bool) int {
 		return 0
 	}
 	status := 0
-	for ; len(list) > 0; list = remedies(user, readHost, asked) { // what was refused is in no file of the next ones
+	for ; len(list) > 0; list = remedies(user, self, readHost, asked) { // what was refused is in no file of the next ones
 		asked[list[0].why] = true
 		list[0].print(os.Stdout)
 		if answer := console.Ask("do that? [y/N] "); answer != "y" && answer != "yes" {

@@ -31,6 +31,10 @@ func TestRemedies(t *testing.T) {
 		{"AppArmor", map[string]string{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1"},
 			[]string{"write /etc/apparmor.d/nsrun:\n        # AppArmor profile"}},
 		{"AppArmor, with the profile", map[string]string{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1", profileName: profile}, nil},
+		{"AppArmor, and a program that its user can replace", map[string]string{
+			"/proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1", profileName: profile, "self": "/home/me/go/bin/nsrun", "/home/me/go/bin/nsrun-mcp": "\x7fELF"},
+			[]string{"and this is /home/me/go/bin/nsrun:\n    run install -m 755 /home/me/go/bin/nsrun /usr/local/bin/nsrun\n    run install -m 755 /home/me/go/bin/nsrun-mcp /usr/local/bin/nsrun-mcp\n"}},
+		{"no AppArmor, and a program that its user can replace", map[string]string{"self": "/home/me/go/bin/nsrun"}, nil},
 		{"no overlay", map[string]string{fine: "\text4"}, []string{"run modprobe overlay"}},
 		{"systemd", map[string]string{"/run/systemd/system/": "1", "/sys/fs/cgroup/cgroup.controllers": "cpu memory pids"},
 			[]string{"        [Service]\n        Delegate=cpu memory pids\n    run systemctl daemon-reload\n"}},
@@ -41,7 +45,11 @@ func TestRemedies(t *testing.T) {
 		{"no newuidmap", map[string]string{"/etc/passwd": "me:x:1000:"}, nil},
 	} {
 		var out bytes.Buffer
-		list := remedies("me", func(name string) string {
+		self := "/usr/local/bin/nsrun"
+		if at, ok := c.host["self"]; ok {
+			self = at
+		}
+		list := remedies("me", self, func(name string) string {
 			if text, ok := c.host[name]; ok || name != fine {
 				return text
 			}
@@ -69,8 +77,8 @@ func TestRefusedRemedy(t *testing.T) {
 		}
 		return "nodev\toverlay"
 	}
-	all := remedies("", read, nil)
-	rest := remedies("", read, map[string]bool{all[0].why: true})
+	all := remedies("", "/usr/bin/nsrun", read, nil)
+	rest := remedies("", "/usr/bin/nsrun", read, map[string]bool{all[0].why: true})
 	if len(rest) != len(all)-1 || rest[0].why != all[1].why || strings.Contains(rest[0].files[0].content, "user.max_user_namespaces") {
 		t.Errorf("of %v: %v", all, rest)
 	}
