@@ -90,10 +90,12 @@ func Check() Availability { return availability(features.Get) }
 
 // availability is Check with a given source of features.
 func availability(get func(features.Name) features.Feature) Availability {
-	if f := get(features.FileCalls); f.Status == features.No {
-		a := availabilityWithout(f, true)
-		a.Status = NotSupported // a sandbox without a session would be there
-		return a
+	for _, name := range [...]features.Name{features.CommonCalls, features.FileCalls} {
+		if f := get(name); f.Status == features.No {
+			a := availabilityWithout(f, true)
+			a.Status = NotSupported // even if a sandbox without a session would be there
+			return a
+		}
 	}
 	f, ok := nativeLacks(func(n features.Name) features.Feature {
 		if n == features.CgroupNamespaces { // which most commands do without
@@ -121,8 +123,8 @@ func nativeAvailability(get func(features.Name) features.Feature) Availability {
 // nativeLacks returns the first feature that is missing for NativeBackend, if there is one.
 func nativeLacks(get func(features.Name) features.Feature) (missing features.Feature, ok bool) {
 	for _, name := range [...]features.Name{
-		features.DirectCalls, features.Proc, features.UserNamespaces, features.MountNamespaces, features.NetworkNamespaces,
-		features.ProcessNamespaces, features.IPCNamespaces,
+		features.DirectCalls, features.CommonCalls, features.Proc, features.UserNamespaces, features.MountNamespaces,
+		features.NetworkNamespaces, features.ProcessNamespaces, features.IPCNamespaces,
 		features.CgroupNamespaces, features.SeccompFilters, features.Capset, features.Devices, features.Overlay,
 	} {
 		if f := get(name); f.Status == features.No {

@@ -53,6 +53,7 @@ func TestCheckAvailability(t *testing.T) {
 		features.Proc:           {NotSupported, "this machine has no proc: because", "do this", NativeBackend},
 		features.Devices:        {NotSupported, "this machine has no devices: because", "do this", NativeBackend},
 		features.SeccompFilters: {NotSupported, "this machine has no seccomp filters: because", "do this", NativeBackend},
+		features.CommonCalls:    {NotSupported, "this machine has no common calls: because", "do this", NativeBackend},
 		features.FileCalls:      {NotSupported, "this machine has no file calls: because", "do this", NativeBackend},
 		// Most commands run without it, with namespaces.
 		features.CgroupNamespaces: {Status: Available, Backend: NativeBackend},

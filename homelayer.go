@@ -87,6 +87,8 @@ func (x *Execution) takeHome(f *plan.Facts, which int, perm os.FileMode, project
 		switch {
 		case errors.Is(err, homelayer.ErrUnfit):
 			return nil, homedir.OnAnother(err, "XDG_STATE_HOME").Error()
+		case features.Refused(err) != nil:
+			return nil, features.WithRefused(err).Error()
 		case err != nil:
 			return nil, homedir.Elsewhere(err, "XDG_STATE_HOME").Error()
 		}
@@ -167,7 +169,7 @@ func (r *Runner) refuseHome(x *Execution, err error) bool {
 	for i := range x.homes {
 		if l := x.homes[i].layer; l != nil && x.cmd.Mounts[e.Mount-1].Upper == l.Upper() {
 			r.mu.Lock()
-			r.noHomeLayer[i] = noHomeOverlay + why.Error()
+			r.noHomeLayer[i] = noHomeOverlay + features.WithRefused(why).Error()
 			r.mu.Unlock()
 			x.note(NoticeHome, x.boundHome(i).Release())
 			return true

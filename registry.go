@@ -70,7 +70,7 @@ func (g Registry) Record(ctx context.Context, rec Record) error {
 		case errors.Is(err, context.Canceled): // a second Ctrl-C
 			res.note(NoticeRegistry, "registry: interrupted; it may lack a part of what the command changed")
 		case err != nil:
-			res.note(NoticeRegistry, "registry: "+err.Error())
+			res.note(NoticeRegistry, "registry: "+features.WithRefused(err).Error())
 		}
 	}
 	note(err)

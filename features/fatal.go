@@ -53,7 +53,7 @@ func endedAt(calls []systemCall) error {
 // Filtered reports whether this process runs under a seccomp filter.
 func Filtered() bool {
 	mode, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
-	return mode == unix.SECCOMP_MODE_FILTER || err == unix.EPERM || err == unix.ENOSYS // it refuses this call, too
+	return mode == unix.SECCOMP_MODE_FILTER || refusal(err) // it refuses this call, too
 }
 
 // fatalCalls returns the calls of the table at which a filter ends processes. One process makes all calls; only if that
@@ -87,42 +87,13 @@ func attempt(calls []systemCall) error {
 	return reexec.Perform(b.Program(), nil)
 }
 
-// fileCalls are calls without which no session can be made, kept or committed. With -1 as descriptor and zeros behind
-// it, the kernel refuses each with an error that a filter does not choose. (With -1 as mode or flags, a filter that
-// refuses set-user-id bits, as nsrun's own does, would refuse some of them.)
-var fileCalls = [...]systemCall{
-	{"openat", unix.SYS_OPENAT}, {"fstat", unix.SYS_FSTAT}, {"getdents64", unix.SYS_GETDENTS64}, {"lseek", unix.SYS_LSEEK},
-	{"mkdirat", unix.SYS_MKDIRAT}, {"unlinkat", unix.SYS_UNLINKAT}, {"fchmodat", unix.SYS_FCHMODAT}, {"fchmod", unix.SYS_FCHMOD},
-	{"utimensat", unix.SYS_UTIMENSAT}, {"flistxattr", unix.SYS_FLISTXATTR}, {"fgetxattr", unix.SYS_FGETXATTR},
-	{"fstatfs", unix.SYS_FSTATFS}, {"newfstatat", unix.SYS_NEWFSTATAT},
-}
-
-func tryFileCalls() error {
-	var refused []string
-	for _, c := range fileCalls {
-		_, _, e := unix.RawSyscall6(uintptr(c.number), badFD, 0, 0, 0, 0, 0)
-		if e == unix.EPERM || e == unix.EACCES || e == unix.ENOSYS {
-			refused = append(refused, c.name+"(2)")
-		}
-	}
-	if refused == nil {
-		return nil
-	}
-	return refusedError{absentError("a seccomp filter refuses " + strings.Join(refused, ", "))}
-}
-
 // FilterRemedy says what to do about a filter that ends processes at a system call.
 func FilterRemedy() string { return filterRemedy(nil) }
-
-// refusedError says which calls a seccomp filter refuses.
-type refusedError struct{ absentError }
-
-func (refusedError) sentence() {}
 
 // filterRemedy says how a filter is told to allow a call: that of a unit of systemd, or that of a container.
 func filterRemedy(error) string {
 	if unit := unit(); unit != "" {
-		return "systemctl edit " + unit + ", with the lines [Service], SystemCallFilter= and RestrictNamespaces=no"
+		return "systemctl edit " + unit + ", with the lines [Service], SystemCallFilter=, RestrictAddressFamilies= and RestrictNamespaces=no"
 	}
 	return NamespacesRemedy + ", or a unit of systemd without SystemCallFilter="
 }
@@ -130,7 +101,7 @@ func filterRemedy(error) string {
 // mountRemedy is about the filter of a unit of systemd, or about the limit on mount namespaces.
 func mountRemedy(err error) string {
 	if errors.Is(err, unix.ENOSPC) {
-		return "sysctl user.max_mnt_namespaces=10000"
+		return moreMounts
 	}
 	if unit() != "" && Filtered() {
 		return filterRemedy(err)

@@ -7,6 +7,7 @@ package features
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -23,6 +24,7 @@ type Name string
 
 // The features, in the order in which Probe returns them. The table says what each is for.
 const (
+	CommonCalls         Name = "common calls"
 	Proc                Name = "proc"
 	UserNamespaces      Name = "user namespaces"
 	MountNamespaces     Name = "mount namespaces"
@@ -198,6 +200,14 @@ func (e *MissingError) Is(target error) bool {
 
 // Unwrap returns the probe's error, if there was one.
 func (e *MissingError) Unwrap() error { return e.Feature.cause }
+
+// WithRefused returns err with what Refused says.
+func WithRefused(err error) error {
+	if refused := Refused(err); refused != nil {
+		return fmt.Errorf("%w (%w)", err, refused)
+	}
+	return err
+}
 
 // NamespacesRemedy says how a container is started in which namespaces can be made.
 const NamespacesRemedy = "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined, " +

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"unsafe"
 
@@ -168,6 +169,16 @@ func harm(how string) {
 		}
 		return
 	}
+	if how == "umask" {
+		unix.Umask(0o777)
+		return
+	}
+	if kind, ok := strings.CutPrefix(how, limitOf); ok {
+		if err := os.WriteFile("/proc/sys/user/max_"+kind+"_namespaces", []byte("1"), 0); err != nil {
+			panic(err)
+		}
+		return
+	}
 	action, calls, clone3 := uint32(unix.SECCOMP_RET_KILL_PROCESS), endable, uint32(unix.SECCOMP_RET_ALLOW)
 	if how != "end" {
 		errno, err := strconv.Atoi(how)
@@ -231,6 +242,12 @@ func harmed(t *testing.T, how string) map[Name]Feature {
 	}
 	cmd := exec.Command(self)
 	cmd.Env, cmd.Stderr = append(os.Environ(), harmedEnv+"="+how), os.Stderr
+	if strings.HasPrefix(how, limitOf) { // its own limits
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags:  syscall.CLONE_NEWUSER,
+			UidMappings: []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}},
+		}
+	}
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -244,6 +261,39 @@ func harmed(t *testing.T, how string) map[Name]Feature {
 		found[f.Name] = f
 	}
 	return found
+}
+
+// limitOf begins how a process is harmed by a limit of one namespace of a kind.
+const limitOf = "limit of "
+
+// TestCloseLimits: one namespace of a kind is enough for all probes, because they are made one after the other. The
+// control is a limit of cgroup namespaces, of which there is one probe.
+func TestCloseLimits(t *testing.T) {
+	testenv.Leaks(t)
+	want := harmed(t, limitOf+"cgroup")
+	for _, kind := range []string{"user", "mnt", "pid"} {
+		testenv.Eventually(t, "the same with a limit of one "+kind+" namespace", func() bool { // the kernel takes its time
+			found := harmed(t, limitOf+kind)
+			for name, f := range want {
+				if found[name].Status != f.Status && (kind != "mnt" || name != NewMountCalls) { // which take more than one
+					t.Logf("%s: %s is %s: %s", kind, name, found[name].Status, found[name].Why)
+					return false
+				}
+			}
+			return true
+		})
+	}
+}
+
+// TestUmask: the caller's umask makes no difference.
+func TestUmask(t *testing.T) {
+	testenv.Leaks(t)
+	found := harmed(t, "umask")
+	for _, f := range Probe() {
+		if got := found[f.Name]; got.Status != f.Status {
+			t.Errorf("%s is %s: %s", f.Name, got.Status, got.Why)
+		}
+	}
 }
 
 // TestUnknown: if a probe could not be made, its result is neither yes nor no. As a control, the errors of a kernel
@@ -294,6 +344,18 @@ func TestConfinedBy(t *testing.T) {
 		profile, confined := confinedBy(text)
 		if confined != (want != "") || confined && profile != want {
 			t.Errorf("%q: %q, %v", text, profile, confined)
+		}
+	}
+}
+
+// TestAppArmorRemedy: a program that embeds nsrun needs a profile of its own.
+func TestAppArmorRemedy(t *testing.T) {
+	for program, want := range map[string]string{
+		"/usr/local/bin/nsrun": "nsrun doctor --fix as root, ", "/home/me/go/bin/nsrun": "nsrun doctor --fix as root, ",
+		"/usr/local/libexec/nsrun/nsrun-mcp": "nsrun doctor --fix as root, ", "/opt/agent": "a profile of AppArmor with the rule \"userns,\" for /opt/agent, or sysctl ",
+	} {
+		if got := apparmorRemedy(program); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s", program, got)
 		}
 	}
 }

@@ -4,6 +4,7 @@ package features
 
 import (
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,13 +18,31 @@ import (
 func inside(add func(b *prog.Builder), taken func(sock int) error) error {
 	b := prog.New(prog.Native())
 	b.SetNFds(1)
+	b.Call(prog.SysUmask, prog.Int(0o22)).TolerateAny() // the caller's may leave owners nothing
 	b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWUSER))
 	procDir := b.OpenProc()
 	b.WriteIDMaps(procDir, b.OneID(0, uint32(os.Geteuid())), b.OneID(0, uint32(os.Getegid())))
 	b.Close(procDir)
 	add(b)
 	b.Call(prog.SysExitGroup, prog.Int(0))
-	return reexec.Perform(b.Program(), taken)
+	// The kernel removes namespaces in the background: those of the probe before may be all that a limit allows.
+	for pause := time.Millisecond; ; pause *= 2 {
+		err := reexec.Perform(b.Program(), taken)
+		if err != unix.ENOSPC && err != unix.EUSERS || pause > time.Second/2 || limitsNone() {
+			return err
+		}
+		time.Sleep(pause)
+	}
+}
+
+// limitsNone reports whether a limit on namespaces allows none at all.
+func limitsNone() bool {
+	for _, kind := range [...]string{"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"} {
+		if b, _ := os.ReadFile("/proc/sys/user/max_" + kind + "_namespaces"); string(b) == "0\n" {
+			return true
+		}
+	}
+	return false
 }
 
 func unshares(flags uint64) error {

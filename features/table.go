@@ -22,9 +22,12 @@ type entry struct {
 // table has all features whose lack a user can notice. It omits calls without which nsrun is only a little slower
 // (listxattrat, PIDFD_THREAD, …).
 var table = [...]entry{
+	{Feature: Feature{Name: CommonCalls, For: "all of nsrun", Required: true,
+		Needs: callAllowed, Lost: "no command can be run in a sandbox"},
+		try: tryCommonCalls, remedy: filterRemedy},
 	{Feature: Feature{Name: Proc, For: "all of nsrun", Required: true,
 		Needs: "a /proc of this PID namespace", Lost: "no command can be run in a sandbox", Remedy: "mount -t proc proc /proc"},
-		try: tryProc},
+		on: CommonCalls, try: tryProc},
 	{Feature: Feature{Name: UserNamespaces, For: "a sandbox without privileges", Required: true,
 		Since: "3.8", Needs: "the permission to make user namespaces", Lost: "no command can be run in a sandbox",
 		Remedy: "sysctl kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu), kernel.unprivileged_userns_clone=1 (Debian), " +
@@ -83,7 +86,7 @@ var table = [...]entry{
 		source: "capset(2)", try: func() error { return call(unix.EFAULT, unix.SYS_CAPSET, 0, 0) }, remedy: filterRemedy,
 		calls: []systemCall{{"capset", unix.SYS_CAPSET}}},
 	{Feature: Feature{Name: FileCalls, For: "sessions",
-		Needs: callAllowed, Lost: "sessions cannot be made or committed"},
+		Needs: callAllowed, Lost: "sessions cannot be made, committed or recorded"},
 		try: tryFileCalls, remedy: filterRemedy},
 	{Feature: Feature{Name: Devices, For: "the devices of a sandbox", Required: true,
 		Needs: "a /dev with null, zero, full, random, urandom and tty", Lost: "no command can be run in a sandbox, except by --backend landlock"},
@@ -103,7 +106,7 @@ var table = [...]entry{
 	{Feature: Feature{Name: NewMountCalls, For: "starting fast",
 		Since: "5.12", Needs: "a seccomp filter that allows open_tree, move_mount, fsopen and mount_setattr",
 		Lost: "mount(2) is used: starts take longer, mounts below a directory are made read-only one by one, and root has no --engine tmpfs"},
-		source: "mount_setattr(2)", try: tryNewMounts, thorough: func() error { return inside(mountCalls, nil) },
+		source: "mount_setattr(2)", try: tryNewMounts, thorough: func() error { return inside(mountCalls, nil) }, remedy: newMountsRemedy,
 		calls: []systemCall{{"mount_setattr", unix.SYS_MOUNT_SETATTR}, {"open_tree", unix.SYS_OPEN_TREE}, {"move_mount", unix.SYS_MOVE_MOUNT}, {"fsopen", unix.SYS_FSOPEN}, {"fsconfig", unix.SYS_FSCONFIG}, {"fsmount", unix.SYS_FSMOUNT}}},
 	{Feature: Feature{Name: Clone3, For: "starting in a cgroup",
 		Since: "5.7", Needs: callAllowed, Lost: "the broker enforces network rules for root too; the rest is done by clone(2)"},
@@ -175,15 +178,26 @@ var table = [...]entry{
 const (
 	callAllowed = "a seccomp filter that allows it"
 	loadOverlay = "modprobe overlay, as root"
+	moreMounts  = "sysctl user.max_mnt_namespaces=10000"
 	morePIDs    = "sysctl user.max_pid_namespaces=10000"
 	unmask      = "docker run --security-opt systempaths=unconfined, podman run --security-opt unmask=ALL, " +
 		"or procMount: Unmasked in Kubernetes' securityContext"
 )
 
-// tryMount also calls chroot(2), which the filter of a container without capabilities may refuse.
+// tryMount also makes the other calls that put a command into its file system. The filter of a container without
+// capabilities may refuse chroot(2).
 func tryMount() error {
 	return inside(func(b *prog.Builder) {
 		tmpfs(b)
+		b.Call(prog.SysSymlinkat, b.String("."), prog.AtCwd, b.String(place+"/link"))
+		b.Call(prog.SysMknodat, prog.AtCwd, b.String(place+"/file"), prog.Int(unix.S_IFREG), prog.Int(0))
+		b.Call(prog.SysMount, b.String("tmpfs"), b.String(place), b.String("tmpfs"), prog.Int(0), prog.Null)
+		b.Call(prog.SysUmount2, b.String(place), prog.Int(unix.MNT_DETACH))
+		b.Call(prog.SysChdir, b.String(place))
+		b.Call(prog.SysPivotRoot, b.String("."), b.String(".")).Tolerate(unix.EINVAL, unix.EBUSY) // where / cannot be exchanged
+		root := b.Slot()
+		b.Call(prog.SysOpenat, prog.AtCwd, b.String("/"), b.Open(prog.Directory|prog.CloseOnExec), prog.Int(0)).To(root)
+		b.Call(prog.SysFchdir, root.Arg())
 		b.Call(prog.SysChroot, b.String("/"))
 	}, nil)
 }

@@ -5,6 +5,7 @@ package features
 import (
 	"errors"
 	"os"
+	"path"
 	"strings"
 	"unsafe"
 
@@ -241,6 +242,14 @@ func overlayRemedy(err error) string {
 	return ""
 }
 
+// newMountsRemedy is about the limit on mount namespaces: each mount that is not yet in a tree has one.
+func newMountsRemedy(err error) string {
+	if errors.Is(err, unix.ENOSPC) {
+		return moreMounts
+	}
+	return ""
+}
+
 // procRemedy is about the limit on PID namespaces, or about a container that masks parts of /proc.
 func procRemedy(err error) string {
 	if errors.Is(err, unix.ENOSPC) {
@@ -267,7 +276,8 @@ func userRemedy(err error) string {
 	case os.Geteuid() != 0 && is("kernel/unprivileged_userns_clone", "0"):
 		return "sysctl kernel.unprivileged_userns_clone=1"
 	case os.Geteuid() != 0 && is("kernel/apparmor_restrict_unprivileged_userns", "1"):
-		return "nsrun doctor --fix as root, which installs AppArmor's profile for nsrun, or sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+		program, _ := os.Readlink("/proc/self/exe")
+		return apparmorRemedy(program)
 	case is("user/max_user_namespaces", "0"):
 		return "sysctl user.max_user_namespaces=10000"
 	case confined && errors.Is(err, unix.EACCES): // a filter or the kernel itself would answer EPERM
@@ -277,6 +287,16 @@ func userRemedy(err error) string {
 		return filterRemedy(err)
 	}
 	return "run nsrun outside of the container or chroot, or start the container with " + NamespacesRemedy
+}
+
+// apparmorRemedy is for a program at a path. Its file may be the user's, who could put another program there, so doctor
+// makes no profile for any other place than those where nsrun is installed.
+func apparmorRemedy(program string) string {
+	const orAllow = ", or sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+	if name := path.Base(program); name == "nsrun" || name == "nsrun-mcp" {
+		return "nsrun doctor --fix as root, which installs AppArmor's profile for /usr/local/bin/nsrun, and nsrun there" + orAllow
+	}
+	return "a profile of AppArmor with the rule \"userns,\" for " + program + orAllow
 }
 
 // confinedBy returns the AppArmor profile in the text of /proc/pid/attr/apparmor/current, if it confines anything

@@ -231,11 +231,13 @@ func loopback(b *prog.Builder, optional bool) {
 	s := b.Slot()
 	open := b.Call(prog.SysSocket, prog.Int(unix.AF_INET), prog.Int(unix.SOCK_DGRAM|unix.SOCK_CLOEXEC), prog.Int(0)).To(s)
 	up := b.Call(prog.SysIoctl, s.Arg(), prog.Int(unix.SIOCSIFFLAGS), b.Data(ifreq).Arg())
-	var none prog.Label
 	if optional {
-		none = open.TolerateAny().OnTolerated()
+		open.TolerateAny()
 		up.TolerateAny()
+	} else {
+		// A seccomp filter, which holds for the command too, or a kernel without IPv4: nobody can use it.
+		open.Tolerate(syscall.EAFNOSUPPORT, syscall.EPERM, syscall.EACCES, syscall.ENOSYS)
 	}
 	b.Close(s)
-	b.Here(none)
+	b.Here(open.OnTolerated())
 }

@@ -106,3 +106,79 @@ func TestRefusedFileCalls(t *testing.T) {
 		t.Errorf("status %d\n%s", got.status, got.out)
 	}
 }
+
+// TestRefusedCommonCalls: where a filter refuses a call without which nothing works, one line names the call and what
+// to do, and doctor agrees. Where only the home layer or the registry suffers, their notices do so.
+func TestRefusedCommonCalls(t *testing.T) {
+	testenv.Leaks(t, reap)
+	under := filterScene(t)
+	for i, c := range []struct {
+		name   string
+		nr     uint32
+		notice string
+	}{
+		{"pipe2", unix.SYS_PIPE2, ""}, {"dup3", unix.SYS_DUP3, ""}, {"socketpair", unix.SYS_SOCKETPAIR, ""}, {"sendmsg", unix.SYS_SENDMSG, ""},
+		{"recvmsg", unix.SYS_RECVMSG, ""}, {"ppoll", unix.SYS_PPOLL, ""}, {"prctl", unix.SYS_PRCTL, ""},
+		{"umask", unix.SYS_UMASK, ""}, {"setsid", unix.SYS_SETSID, ""}, {"chdir", unix.SYS_CHDIR, ""},
+		{"linkat", unix.SYS_LINKAT, "no home layer: "}, {"readlinkat", unix.SYS_READLINKAT, "no home layer: "},
+		{"flock", unix.SYS_FLOCK, "registry: "}, {"fdatasync", unix.SYS_FDATASYNC, "registry: "},
+	} {
+		for j, errno := range []unix.Errno{unix.EPERM, unix.ENOSYS, unix.EACCES} {
+			if !testenv.Turn(i + j) {
+				continue
+			}
+			nsrun := under(refuse(errno, c.nr))
+			says := "a seccomp filter refuses " + c.name + "(2)"
+			got := nsrun("run", "--keep", "--", "sh", "-c", "echo b >b")
+			named := strings.Contains(got.out, says+" (it needs a seccomp filter that allows it; try: ")
+			switch kept := got.status == 0 && strings.Contains(got.out, "nsrun: kept 1 change: "); {
+			case kept && (named || c.notice == "" || !strings.Contains(got.out, c.notice)): // some sandboxes do without
+			case c.notice != "" || got.status != 125 || !named || strings.Count(got.out, "\n") != 1:
+				t.Errorf("%s, %v: status %d\n%s", c.name, errno, got.status, got.out)
+			}
+			if got := nsrun("doctor"); got.status == 0 || !strings.Contains(got.out, says+"\n") {
+				t.Errorf("%s, %v: doctor: status %d\n%s", c.name, errno, got.status, got.out)
+			}
+		}
+	}
+}
+
+// TestRefusedMountCalls: a filter that refuses one of the calls that put a command into its file system is like one
+// that refuses mount(2): commands run without namespaces.
+func TestRefusedMountCalls(t *testing.T) {
+	testenv.Leaks(t, reap)
+	if f := features.Get(features.LandlockScopes); f.Status != features.Yes {
+		testenv.Skip(t, string(f.Name), f.Why)
+	}
+	under := filterScene(t)
+	for i, nr := range []uint32{
+		unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_FCHDIR, unix.SYS_MKNODAT, unix.SYS_SYMLINKAT,
+	} {
+		nsrun := under(refuse([]unix.Errno{unix.EPERM, unix.ENOSYS}[i%2], nr))
+		if got := nsrun("run", "--discard", "--", "cat", "a"); got.status != 0 || !strings.Contains(got.out, "this host allows no namespaces") {
+			t.Errorf("call %d: status %d\n%s", nr, got.status, got.out)
+		}
+		if got := nsrun("doctor"); got.status != 0 || !strings.Contains(got.out, "Commands run without namespaces") {
+			t.Errorf("call %d: doctor: status %d\n%s", nr, got.status, got.out)
+		}
+	}
+}
+
+// TestRefusedSocket: where no command can make a socket, it does not matter that a sandbox has no loopback device.
+// Where a filter refuses the pair of sockets that nsrun itself needs, as that of a unit without AF_UNIX does, the line
+// says so.
+func TestRefusedSocket(t *testing.T) {
+	testenv.Leaks(t, reap)
+	under := filterScene(t)
+	for _, errno := range []unix.Errno{unix.EAFNOSUPPORT, unix.EPERM} {
+		nsrun := under(refuse(errno, unix.SYS_SOCKET))
+		if got := nsrun("run", "--backend", "native", "--discard", "--", "cat", "a"); got.status != 0 {
+			t.Errorf("socket, %v: status %d\n%s", errno, got.status, got.out)
+		}
+		nsrun = under(refuse(errno, unix.SYS_SOCKETPAIR))
+		got := nsrun("run", "--discard", "--", "cat", "a")
+		if got.status != 125 || !strings.Contains(got.out, "a seccomp filter refuses socketpair(2) (") || strings.Count(got.out, "\n") != 1 {
+			t.Errorf("socketpair, %v: status %d\n%s", errno, got.status, got.out)
+		}
+	}
+}

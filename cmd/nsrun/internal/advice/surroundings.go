@@ -74,6 +74,9 @@ func Surroundings(err error) string {
 	if !ok || !errors.Is(e, overlay.ErrStateDir) {
 		return ""
 	}
+	if refused := features.Refused(unix.EPERM); refused != nil { // such as to say whose process this is
+		return refused.Error()
+	}
 	if inSandbox() {
 		return insideHint
 	}
@@ -153,9 +156,8 @@ func filterHint(err error) string {
 	if killed, ok := errors.AsType[*nsexec.KilledError](err); ok && killed.Signal == unix.SIGSYS {
 		return cmp.Or(lacking(), "a seccomp filter ends processes at a system call that this needs, instead of refusing it; try: "+features.FilterRemedy())
 	}
-	refused := errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSYS)
-	if f := features.Get(features.FileCalls); refused && features.Filtered() && f.Status == features.No {
-		return f.Err().Error()
+	if refused := features.Refused(err); refused != nil {
+		return refused.Error()
 	}
 	return ""
 }

@@ -11,6 +11,7 @@ import (
 
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/configfile"
 	"github.com/nsrun/nsrun/internal/homelayer"
 	"github.com/nsrun/nsrun/internal/host"
@@ -34,7 +35,7 @@ func TellWith(o project.Options, tell func(context.Context, nsrunlib.Registry) e
 		err = cerr
 	}
 	if err != nil {
-		console.Say("registry: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		console.Say("registry: %s", strings.ReplaceAll(features.WithRefused(err).Error(), "\n", "; "))
 	}
 }
 
