@@ -269,7 +269,14 @@ func (r *runner) collect() error {
 	defer stop()
 	r.endNotify()
 	bar := console.NewBar("looking for changes", r.o.quiet)
-	err := r.execution.Collect(overlay.WithProgress(ctx, bar.Progress()))
+	show := bar.Progress()
+	err := r.execution.Collect(overlay.WithProgress(ctx, func(p overlay.Progress) {
+		if p.Total > 0 {
+			bar.Then("removing the copy of the project")
+		} else if show != nil {
+			show(p)
+		}
+	}))
 	bar.End()
 	r.changes = r.execution.Changes()
 	if r.watched != nil {

@@ -36,17 +36,25 @@ func TestBar(t *testing.T) {
 	defer r.Close()
 	stderr := os.Stderr
 	os.Stderr = w
-	b := &bar{what: "committing", began: time.Now()}
+	b := &bar{what: "committing", began: time.Now().Add(time.Hour)}
 	b.Progress()(overlay.Progress{Done: 1, Total: 2})
+	b.Then("not shown")
 	b.End()
-	b.began = b.began.Add(-time.Minute)
+	b.began = time.Now().Add(-time.Minute)
 	b.Progress()(overlay.Progress{Done: 1, Total: 2})
-	b.Progress()(overlay.Progress{Done: 2, Total: 2})
+	b.drawn = time.Now().Add(time.Hour)
+	b.Progress()(overlay.Progress{Done: 2, Total: 2}) // not yet again
+	b.Then("tidying")
+	first := "\r" + barText("committing", overlay.Progress{Done: 1, Total: 2}, 79) + "\x1b[K\rnsrun: tidying\x1b[K"
+	text := make([]byte, len(first))
+	if _, err := io.ReadFull(r, text); err != nil || string(text) != first {
+		t.Errorf("%q, want %q, %v", text, first, err)
+	}
 	b.End()
 	os.Stderr = stderr
 	w.Close()
 	got, err := io.ReadAll(r)
-	want := "\r" + barText("committing", overlay.Progress{Done: 1, Total: 2}, 79) + "\x1b[K\r\x1b[K"
+	const want = "\r\x1b[K"
 	if err != nil || string(got) != want {
 		t.Errorf("%q, want %q, %v", got, want, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +25,9 @@ type bar struct {
 	what  string // "committing"
 	began time.Time
 	drawn time.Time // zero: never
+
+	mu   sync.Mutex  // for what next does
+	next *time.Timer // shows what Then says; nil: nothing does
 }
 
 // NewBar returns nil if standard error is not a terminal that can show a bar.
@@ -53,9 +57,35 @@ func (b *bar) Progress() func(overlay.Progress) {
 	}
 }
 
+// Then shows what comes last, until End. Nobody knows how long it takes.
+func (b *bar) Then(what string) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.next = time.AfterFunc(barAfter-time.Since(b.began), func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.next != nil {
+			b.drawn = time.Now()
+			_, _ = os.Stderr.WriteString("\rnsrun: " + what + "\x1b[K")
+		}
+	})
+}
+
 // End clears the line.
 func (b *bar) End() {
-	if b != nil && !b.drawn.IsZero() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.next != nil {
+		b.next.Stop()
+		b.next = nil
+	}
+	if !b.drawn.IsZero() {
 		b.drawn = time.Time{}
 		_, _ = os.Stderr.WriteString("\r\x1b[K")
 	}
