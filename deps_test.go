@@ -54,7 +54,7 @@ var mayImport = map[string][]string{
 	"internal/near":        {},
 	"change":               {},
 	"internal/config":      {"credential", "internal/service", "internal/pathrule", "internal/limits", "internal/near", "netpolicy"},
-	"internal/configfile":  {"internal/config", "internal/escape", "internal/githash", "internal/host", "internal/links", "internal/owndir", "internal/sys", "overlay"},
+	"internal/configfile":  {"internal/config", "internal/escape", "internal/githash", "internal/host", "internal/links", "internal/owndir", "internal/paths", "internal/sys", "overlay"},
 	"internal/reexec":      {"internal/prog"},
 	"mounts":               {"internal/escape"},
 	"internal/cgroups":     {"internal/sys", "mounts"},

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"syscall"
 
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
@@ -32,6 +33,7 @@ func (o *runOptions) query(projects []string) (configfile.Query, error) {
 			q.Projects[i] = real
 		}
 	}
+	q.WorkDir, _ = syscall.Getwd() // as the kernel has it: without links
 	if !o.shellSet {
 		q.Command = o.command
 	}

@@ -207,7 +207,8 @@ func TestTrust(t *testing.T) {
 // TestAbove: the files of directories above a project count, but only those that belong to the caller, and only what is
 // stricter. Relative paths in them lie below the directory of the file.
 func TestAbove(t *testing.T) {
-	dir, q := place(t, ".nsrun.toml: [sandbox]\nblocked_paths = [\"x\"]\nenv = [\"A=B\"]", project+": [sandbox]\nblocked_paths = [\"y\"]\n", "p/q/r/.nsrun.toml: [sandbox]\nblocked_paths = [\"z\"]\n", "p/q/.nsrun.toml/")
+	dir, q := place(t, ".nsrun.toml: [sandbox]\nblocked_paths = [\"x\"]\nenv = [\"A=B\"]", project+": [sandbox]\nblocked_paths = [\"y\"]\n", "p/q/r/.nsrun.toml: [sandbox]\nblocked_paths = [\"z\"]\n", "p/q/.nsrun.toml/",
+		"p/s/.nsrun.toml: [sandbox]\nblocked_paths = [\"v\"]\nenv = [\"A=B\"]", "p/s/t/.nsrun.toml: [sandbox]\nblocked_paths = [\"w\"]\n", "p/s/t/u/")
 	blocked := func(projects ...string) (list []string) {
 		q.Projects = nil
 		for _, name := range projects {
@@ -232,6 +233,14 @@ func TestAbove(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.projects, got, c.want)
 		}
 	}
+	// In the project, they count around the working directory.
+	for at, want := range map[string]string{"p": "x p/y", "p/s": "x p/y p/s/v", "p/s/t/u": "x p/y p/s/v p/s/t/w", "home": "x p/y", "p/none": "x p/y"} {
+		q.WorkDir = filepath.Join(dir, at)
+		if got := strings.Join(blocked("p"), " "); got != want {
+			t.Errorf("in %s: %s, want %s", at, got, want)
+		}
+	}
+	q.WorkDir = ""
 	// What is wrong there is wrong for all commands below it.
 	q.Projects = []string{filepath.Join(dir, "p/q/r")}
 	if _, _, err := Load(filepath.Join(dir, "home"), q); err == nil || !strings.Contains(err.Error(), "p/q/.nsrun.toml: not a regular file") {

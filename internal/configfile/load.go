@@ -12,12 +12,14 @@ import (
 	"github.com/nsrun/nsrun/internal/config"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/links"
+	"github.com/nsrun/nsrun/internal/paths"
 )
 
 // A Query is what configuration is wanted for.
 type Query struct {
 	Places   Places
 	Projects []string // absolute paths; relative paths in their files lie below the first
+	WorkDir  string   // where the user is, without links; empty, or outside of the projects: it does not count
 	Command  []string // empty: any
 	Flags    *config.Layer
 	Without  map[string]bool // places of values, file:line:column, that are taken as if they were not there
@@ -28,7 +30,7 @@ type Read struct {
 	Path   string
 	Source config.Source
 	Trust  Trustworthiness // of a project's
-	Above  bool            // it is the file of a directory above a project
+	Near   bool            // it is the file of a directory above a project, or between that and the working directory
 	Layer  *config.Layer
 	Errors []*config.Error
 }
@@ -60,7 +62,7 @@ func Files(home string, q Query) (list []Read, err error) {
 			return
 		} else {
 			facts := *f
-			if r.Above {
+			if r.Near {
 				facts.Project = filepath.Dir(r.Path)
 			}
 			r.Layer, r.Errors = config.Decode(escape.Quote(r.Path), r.Source, data, &facts)
@@ -77,10 +79,13 @@ func Files(home string, q Query) (list []Read, err error) {
 			add(own, data, err)
 		}
 	}
-	for _, path := range above(q.Projects) {
-		data, err := ReadProject(path)
-		add(Read{Path: path, Source: config.Project, Above: true}, data, err)
+	near := func(list []string) {
+		for _, path := range list {
+			data, err := ReadProject(path)
+			add(Read{Path: path, Source: config.Project, Near: true}, data, err)
+		}
 	}
+	near(above(q.Projects))
 	for _, project := range q.Projects {
 		r := Read{Path: filepath.Join(project, ProjectName), Source: config.Project}
 		data, err := ReadProject(r.Path)
@@ -95,12 +100,15 @@ func Files(home string, q Query) (list []Read, err error) {
 		}
 		add(r, data, err)
 	}
+	near(q.between())
 	return list, nil
 }
 
-// above are the paths of the files above projects, from the outermost to the innermost. They count, because a command
-// can choose which directory is the project: it makes a repository in the one in which the user works, or removes the
-// one around it.
+// A command can choose which directory is the project: it makes a repository in the one in which the user works, or
+// removes the one around that. So the files of the directories above a project count, and of those in it, around the
+// working directory.
+
+// above are the paths of the files above projects, from the outermost to the innermost.
 func above(projects []string) (list []string) {
 	for _, project := range projects {
 		for d := project; d != filepath.Dir(d); {
@@ -113,6 +121,20 @@ func above(projects []string) (list []string) {
 		}
 	}
 	slices.SortFunc(list, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
+	return list
+}
+
+// between are the paths of the files in a project around the working directory, from the outermost to the innermost.
+func (q *Query) between() (list []string) {
+	in := func(d string) bool {
+		return slices.ContainsFunc(q.Projects, func(p string) bool { return d != p && paths.Inside(d, p) })
+	}
+	for d := q.WorkDir; in(d); d = filepath.Dir(d) {
+		if name := filepath.Join(d, ProjectName); links.Own(name) && !slices.Contains(q.Projects, d) {
+			list = append(list, name)
+		}
+	}
+	slices.Reverse(list)
 	return list
 }
 
@@ -139,7 +161,7 @@ func Load(home string, q Query) (p *config.Policy, notes []string, err error) {
 		return nil, nil, err
 	}
 	for _, file := range files {
-		if file.Source != config.Project || file.Trust == IsTrusted || file.Above {
+		if file.Source != config.Project || file.Trust == IsTrusted || file.Near {
 			continue
 		}
 		for _, left := range p.Left {
