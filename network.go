@@ -53,6 +53,7 @@ type network struct {
 	attach  func(*nsexec.Cmd)
 	started func(*nsexec.Cmd) // nil: there is nothing to do when it was
 	missing []features.Name   // what root's rules would have been enforced with
+	looked  atomic.Int64      // how often isClosed was asked
 	stop    []func()          // in reverse order
 
 	turnedAway func() int // see broker.Broker; nil: there is no Broker
@@ -137,6 +138,9 @@ func (n *network) byKernel(p *cgroup.Programs, resolver *netpolicy.Resolver, pub
 		case d.Hook == cgroup.PacketIn || d.Hook == cgroup.Create || d.Dst == addr:
 			return // not what the command tried to reach
 		}
+		if !d.Allowed && d.Hook == cgroup.Connect && d.Proto == netpolicy.TCP && n.isClosed(d.Dst) {
+			return
+		}
 		v := n.table.Decide(d.Proto, d.Dst)
 		v.Allowed = d.Allowed
 		n.log.AddCount(d.Proto, d.Dst, v, int(d.Count))
@@ -159,6 +163,15 @@ func (n *network) byKernel(p *cgroup.Programs, resolver *netpolicy.Resolver, pub
 	n.asked, n.publish = addr, publish
 	n.mounts = n.servers.Mount(addr.Addr())
 	return nil
+}
+
+// mostClosed is how many ports isClosed looks at, because each time all servers of this host are read.
+const mostClosed = 100
+
+// isClosed reports whether no server listens at a port of this host's loopback device. To refuse a connection there
+// denies nothing: the kernel would, too.
+func (n *network) isClosed(to netip.AddrPort) bool {
+	return to.Addr().IsLoopback() && n.looked.Add(1) <= mostClosed && !listens("self", to)
 }
 
 // arePortsFree returns an error before the command starts if another program uses a port that its server needs. The

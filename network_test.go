@@ -115,6 +115,23 @@ func TestAllowNet(t *testing.T) {
 	})
 }
 
+// TestNotRefused: what fails without rules, too, is no refusal: a port of 127.0.0.1 at which no server listens, and a
+// name of this machine that /etc/hosts has no address of that family for.
+func TestNotRefused(t *testing.T) {
+	enforcers(t, func(t *testing.T, e nsrun.Enforcer) {
+		for _, why := range []bool{false, true} {
+			r := runner(t, nsrun.Config{Project: filepath.Join(place(t), "p"), After: nsrun.Discard, Enforcer: e, Why: why, Net: netpolicy.MustParse("example.com")})
+			res, err := r.Run(t.Context(), nsrun.Request{Command: `getent hosts "$(cat /proc/sys/kernel/hostname)"; exec 2>&1; bash -c ': >/dev/tcp/127.0.0.1/1'`})
+			if err != nil || res.ExitCode == 0 {
+				t.Fatal(res, err)
+			}
+			if len(res.Network.Denied()) > 0 || len(res.Refusals) > 0 {
+				t.Errorf("why %t: %+v, %+v", why, res.Network.Denied(), res.Refusals)
+			}
+		}
+	})
+}
+
 // TestNothingLeft: commands that are not started, or that run while the Runner is closed, leave nothing behind,
 // although the next sandbox is made in advance.
 func TestNothingLeft(t *testing.T) {

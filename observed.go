@@ -202,7 +202,7 @@ func (o *observed) refusedInet(a attempts.Attempt, by func() attempts.Process, m
 	case local && o.loopback && !a.Datagram:
 		r, ok = refusedLoopback(a.To, by().Host)
 		return r, ok && (o.net == nil || !o.net.table.Decide(netpolicy.TCP, a.To).Allowed)
-	case local && o.loopback:
+	case local && (o.loopback || o.net != nil && !a.Datagram && o.net.isClosed(a.To)):
 		return r, false
 	}
 	proto := netpolicy.TCP
