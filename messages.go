@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/attempts"
@@ -50,21 +51,39 @@ func (x *Execution) endMessages() {
 	}
 }
 
-// testRunners are programs that report on standard output why a test failed.
+// testRunners are programs that report on standard output why a test failed, and programs that run such without being
+// told to in so many words.
 var testRunners = []string{
 	"pytest", "py.test", "tox", "nox", "ctest", "mocha", "jest", "vitest", "ava", "rspec", "phpunit", "prove", "bats", "gotestsum", "nextest",
+	"make", "gmake", "just", "rake", "mvn", "mvnw", "gradle", "gradlew",
 }
 
-// runsTests reports whether a command line runs tests: it names such a program, or a verb or goal of that name, as go
-// test and make check do.
+// runsTests reports whether a command line runs tests: it names such a program, or a verb, goal or script whose name
+// says so, as in go test, make check, npm run test:unit and ./run_tests.sh.
 func runsTests(args []string) bool {
 	for word := range shellWords(args) {
-		if word = filepath.Base(word); word == "test" || word == "check" || slices.Contains(testRunners, word) {
+		word = filepath.Base(word)
+		if slices.Contains(testRunners, word) {
 			return true
+		}
+		if end := filepath.Ext(word); slices.Contains(scriptEnds, end) {
+			word = strings.TrimSuffix(word, end)
+		} else if end != "" {
+			continue // a text, or data
+		}
+		for part := range strings.FieldsFuncSeq(word, func(r rune) bool { return strings.ContainsRune("-_:.", r) }) {
+			if slices.Contains(testWords, part) {
+				return true
+			}
 		}
 	}
 	return false
 }
+
+var (
+	testWords  = []string{"test", "tests", "check", "unittest"}
+	scriptEnds = []string{".sh", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php"}
+)
 
 // failureWords are in reports of failed tests: of pytest and cargo, Go, TAP, mocha and rspec.
 var failureWords = [...][]byte{[]byte("FAIL"), []byte("not ok "), []byte(" failed"), []byte(" failing"), []byte(" failure")}
