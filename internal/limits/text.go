@@ -61,7 +61,7 @@ func (o *Outcome) LostText() string {
 // LessText is the message about a limit that is enforced less strictly than asked.
 func (h Held) LessText() string {
 	if h.By == ByRunner {
-		return "the " + h.String() + " is enforced by nsrun itself, because there is no cgroup: " + h.Less + " " + Remedy
+		return "the " + h.String() + " is enforced by nsrun itself, because there is no cgroup: " + h.Less + Remedy
 	}
 	return "the " + h.String() + " is enforced by a " + string(h.By) + ": " + h.Less
 }
