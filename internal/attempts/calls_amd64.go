@@ -27,5 +27,9 @@ var oldCalls = []call{
 	{unix.SYS_FUTIMESAT, changes, 0, 1, none, none},
 }
 
-// oldChowns are calls like fchownat(2) that newer architectures do not have.
+// oldChowns are calls like fchownat(2) that newer architectures do not have, and oldRefusals others that are refused.
 var oldChowns = []int32{unix.SYS_CHOWN, unix.SYS_LCHOWN}
+
+var oldRefusals = []refusal{
+	{unix.SYS_CHMOD, "chmod", anyone}, {unix.SYS_OPEN, "open", anyone}, {unix.SYS_CREAT, "creat", anyone}, {unix.SYS_MKNOD, "mknod", anyone},
+}

@@ -4,5 +4,5 @@ package attempts
 
 var oldCalls []call
 
-// oldChowns are calls like fchownat(2) that newer architectures do not have.
-var oldChowns = []int32{}
+// oldChowns are calls like fchownat(2) that newer architectures do not have, and oldRefusals others that are refused.
+var oldChowns, oldRefusals = []int32{}, []refusal{}

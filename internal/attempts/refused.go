@@ -57,19 +57,24 @@ var refusedCalls = [...]refusal{
 	{unix.SYS_SETPRIORITY, "setpriority", anyone}, {unix.SYS_IOPRIO_SET, "ioprio_set", anyone}, // of other processes
 	// To ids that the sandbox does not have. Outside it needs privileges, too.
 	{unix.SYS_FCHOWN, "fchown", 1 << unix.CAP_CHOWN}, {unix.SYS_FCHOWNAT, "fchownat", 1 << unix.CAP_CHOWN},
+	{unix.SYS_SETUID, "setuid", 1 << unix.CAP_SETUID}, {unix.SYS_SETREUID, "setreuid", 1 << unix.CAP_SETUID}, {unix.SYS_SETRESUID, "setresuid", 1 << unix.CAP_SETUID},
+	{unix.SYS_SETGID, "setgid", 1 << unix.CAP_SETGID}, {unix.SYS_SETREGID, "setregid", 1 << unix.CAP_SETGID}, {unix.SYS_SETRESGID, "setresgid", 1 << unix.CAP_SETGID},
+	// Of PID 1, which is not the user's outside either.
+	{unix.SYS_SCHED_SETSCHEDULER, "sched_setscheduler", nice}, {unix.SYS_SCHED_SETPARAM, "sched_setparam", nice},
+	{unix.SYS_SCHED_SETATTR, "sched_setattr", nice}, {unix.SYS_SCHED_SETAFFINITY, "sched_setaffinity", nice},
 }
 
 // refusedCall returns the name of a call, and what it takes outside a sandbox.
 func refusedCall(n *notify.Notification) (name string, needs uint64) {
-	i := slices.IndexFunc(refusedCalls[:], func(c refusal) bool { return c.nr == n.NR })
-	if i < 0 && slices.Contains(oldChowns, n.NR) {
+	for _, list := range [...][]refusal{refusedCalls[:], oldRefusals} {
+		if i := slices.IndexFunc(list, func(c refusal) bool { return c.nr == n.NR }); i >= 0 {
+			return list[i].name, list[i].needsWith(&n.Args)
+		}
+	}
+	if slices.Contains(oldChowns, n.NR) {
 		return "chown", 1 << unix.CAP_CHOWN
 	}
-	if i < 0 {
-		return fmt.Sprintf("system call %d", n.NR), anyone
-	}
-	c := &refusedCalls[i]
-	return c.name, c.needsWith(&n.Args)
+	return fmt.Sprintf("number %d", n.NR), anyone
 }
 
 // needsWith returns what a call takes outside a sandbox with these arguments.
@@ -78,6 +83,11 @@ func (c *refusal) needsWith(args *[6]uint64) uint64 {
 	switch c.nr {
 	case unix.SYS_CLONE, unix.SYS_UNSHARE:
 		free = args[0]&unix.CLONE_NEWUSER != 0
+	case unix.SYS_SETPRIORITY, unix.SYS_IOPRIO_SET:
+		const process = 0 // PRIO_PROCESS, which is 1 for ioprio_set
+		if args[0] == process || c.nr == unix.SYS_IOPRIO_SET && args[0] == process+1 {
+			return nice // PID 1, as above
+		}
 	case unix.SYS_FANOTIFY_INIT:
 		free = args[0]&unix.FAN_REPORT_FID != 0
 	case unix.SYS_SOCKET:
