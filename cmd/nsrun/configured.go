@@ -167,6 +167,7 @@ func (o *runOptions) take(p *config.Policy) error {
 		}
 	}
 	o.paths, o.blockExisting = slices.Concat(rules[0], o.paths, rules[1]), p.BlockExisting()
+	o.lockedPaths = len(last) > 0 && !o.isGiven("block")
 	o.allowUserns, o.ownIDs, o.devices, o.caches = p.AllowUserns(), p.OwnIDs(), p.Devices(), p.Caches()
 	o.place = p.Place
 	if err := o.setHome(p.Home()); err != nil {

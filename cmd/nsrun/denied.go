@@ -11,6 +11,15 @@ import (
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 )
 
+// withoutLocked takes the flags from refusals that locked blocked_paths cause: these win over all flags.
+func (o *runOptions) withoutLocked(list []nsrunlib.Refusal) {
+	for i := range list {
+		if d := &list[i]; o.lockedPaths && d.Rule == "blocked" {
+			d.Flag, d.Why = "", d.Why+", and blocked_paths is locked"
+		}
+	}
+}
+
 // tellDenied prints the refusals of a command that failed, except those of the network: the first of each kind. With
 // --why, it prints only those that made the command fail, as far as that is known, because many programs can do without
 // what they were refused. A refusal that a flag would allow comes before one that no flag would.

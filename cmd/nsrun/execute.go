@@ -65,6 +65,7 @@ func (r *runner) notStarted(x *nsrunlib.Execution, err error) int {
 	}
 	status := console.Fail(r.typed(err))
 	res, _ := x.Wait()
+	r.o.withoutLocked(res.Refusals)
 	r.refusals = res.Refusals
 	for _, d := range res.FileRefusals() {
 		console.Say("denied: %s", d)
@@ -142,6 +143,7 @@ func (r *runner) run(runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Requ
 	shared.Restore()
 	r.before.Restore()
 	console.CommandEnded()
+	r.o.withoutLocked(res.Refusals)
 	if r.session == nil { // else Collect records
 		r.tell(res)
 	}

@@ -36,6 +36,7 @@ type runOptions struct {
 	allowSpecial               bool
 	paths                      []pathRule
 	blockExisting              bool
+	lockedPaths                bool // blocked_paths of files is locked, and no flag adds to them
 	home                       nsrunlib.HomeMode
 	caches                     []string
 	homeSize                   int64

@@ -69,6 +69,7 @@ func (r *runner) why(subjects []string, asJSON bool) int {
 		if err != nil {
 			return console.Fail(r.typed(err))
 		}
+		r.o.withoutLocked(f.Denied)
 		if f.Denied == nil {
 			f.Denied = []nsrunlib.Refusal{}
 		}
