@@ -170,6 +170,9 @@ func (a *Finding) host(x *Execution) error {
 		why = "there is no network"
 	} else if rule, ok := x.net.table.Policy().Allowing(asked); ok {
 		a.Connect, a.Rule, a.Text = true, "allowed", "--allow-net "+escape.Command([]string{rule.String()})+" allows it"
+		if asked.Proto == netpolicy.AnyProto && rule.Proto == netpolicy.UDP {
+			a.Text += ", by UDP only"
+		}
 		return nil
 	}
 	if own {

@@ -51,22 +51,22 @@ func (p Policy) AllowsName(name string) bool {
 func within(p, q netip.Prefix) bool { return p.Bits() >= q.Bits() && q.Contains(p.Addr()) }
 
 // Allowing returns the first rule that allows what asked, a rule for one name or address, asks for: at its port, or if
-// it has none, at any port; by its protocol, or if it has none, by any protocol. It assumes that a name leads to an
-// address that names open.
+// it has none, at any port; by its protocol, or if it has none, by TCP if any rule does that, else by UDP. It assumes
+// that a name leads to an address that names open.
 func (p Policy) Allowing(asked Rule) (Rule, bool) {
-	for _, r := range p.Rules {
-		if asked.Host != "" && r.Prefix.IsValid() {
+	for _, proto := range [...]Proto{TCP, UDP} {
+		if asked.Proto != AnyProto && asked.Proto != proto {
 			continue
 		}
-		port := asked.First
-		if port == 0 {
-			port = max(r.First, 1)
-		}
-		one := Policy{Rules: []Rule{r}, HostAddrs: p.HostAddrs}
-		for _, proto := range [...]Proto{TCP, UDP} {
-			if asked.Proto != AnyProto && asked.Proto != proto {
+		for _, r := range p.Rules {
+			if asked.Host != "" && r.Prefix.IsValid() {
 				continue
 			}
+			port := asked.First
+			if port == 0 {
+				port = max(r.First, 1)
+			}
+			one := Policy{Rules: []Rule{r}, HostAddrs: p.HostAddrs}
 			to := netip.AddrPortFrom(someAddr, port)
 			if asked.Host == "" {
 				to = netip.AddrPortFrom(asked.Prefix.Addr(), port)
