@@ -89,6 +89,8 @@ func (x *Execution) endObserved() {
 		for _, i := range o.blame.reason {
 			o.list[i].Failed = true
 		}
+		// All that is known is that there was such a socket: most programs only ask for addresses.
+		o.list = slices.DeleteFunc(o.list, func(r Refusal) bool { return r.Target == networkChange && !r.Failed })
 		o.by = nil
 	}
 }
