@@ -59,6 +59,35 @@ func TestRefusedLinks(t *testing.T) {
 	}
 }
 
+// TestWhyAsCommands: Why says of a path what a command then can do: through links that it does not see, and if the
+// permissions of a file are in the way.
+func TestWhyAsCommands(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t)
+	testenv.Tree(t, dir, "ways/", "ways/new => ../p/new", "ways/f => ../p/f", "seen/", "seen/new => ../p/new", "seen/f => ../p/f", "p/f: text", "p/kept: text", "p/closed: text")
+	for name, mode := range map[string]os.FileMode{"p/kept": 0o444, "p/closed": 0o200} {
+		if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard, BlockExisting: true, Rules: []nsrun.Rule{
+		{Mode: nsrun.ReadOnly, Pattern: dir}, {Mode: nsrun.Blocked, Pattern: filepath.Join(dir, "ways")},
+	}}
+	for _, name := range []string{"ways/new", "ways/f", "seen/new", "seen/f", "p/new", "p/f", "p/kept", "p/closed"} {
+		name = filepath.Join(dir, name)
+		f, err := runner(t, c).Why(t.Context(), nsrun.Request{Command: "true"}, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for try, said := range map[string]bool{"cat": f.Read, "echo >>": f.Write != "no"} {
+			res, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: try + " " + name})
+			if err != nil || (res.ExitCode == 0) != said {
+				t.Errorf("%s %s: %v, %+v: %s", try, name, err, f, res)
+			}
+		}
+	}
+}
+
 // TestRulesAboutDev: a rule shows a file of the host's shared memory, which a refusal says. No rule shows devices:
 // without the option for devices of --device they could not be opened, and the command's own would be hidden.
 func TestRulesAboutDev(t *testing.T) {

@@ -62,7 +62,7 @@ type Finding struct {
 	Path string `json:"path"`
 	// Exists says that the host has something at Path.
 	Exists bool `json:"exists"`
-	// Read says that the command sees what the host has at Path. Write says what happens to writes: "no", "apart"
+	// Read says that the command can read what the host has at Path. Write says what happens to writes: "no", "apart"
 	// (they are kept apart in a session), "in place", "temporary" (they are gone with the sandbox), "home layer"
 	// (they are kept for the project's next commands).
 	Read  bool   `json:"read"`

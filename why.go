@@ -72,15 +72,19 @@ func (a *Finding) path(box *plan.Sandbox, name string) {
 	if on.Socket {
 		a.Kind = "socket"
 	}
-	if _, _, unseen := look(box, name); unseen != "" && a.Read {
+	if _, _, unseen := look(box, name); unseen != "" {
 		if r, ok := refusedLink(box, unseen, unix.ENOENT); ok {
-			a.Read, a.Rule, a.Text, a.Denied = false, r.Rule, "a link on the way to it is hidden: "+r.Why, []Refusal{r}
+			a.Read, a.Write, a.Connect = false, writings[plan.NoWriting], false
+			a.Rule, a.Text, a.Denied = r.Rule, "a link on the way to it is hidden: "+r.Why, []Refusal{r}
 		}
 	}
 	if !on.Root && on.Exists && (on.NoRead || on.NoWrite && p.Writing != plan.Temporary) && !on.Socket {
 		what := "write to"
 		if on.NoRead {
-			what = "read"
+			a.Read, what = false, "read"
+		}
+		if on.NoWrite && p.Writing != plan.Temporary {
+			a.Write = writings[plan.NoWriting]
 		}
 		a.Text = strings.TrimPrefix(a.Text+"; your own permissions do not allow you to "+what+" it", "; ")
 	}
