@@ -116,8 +116,8 @@ func TestAllowNet(t *testing.T) {
 }
 
 // TestNotRefused: what fails without rules, too, is no refusal: a port of 127.0.0.1 at which no server listens, and a
-// name of this machine that /etc/hosts has no address of that family for. Nor is it one to ask for the addresses of network
-// devices, which root's commands do through a socket that could change them.
+// name of this machine that /etc/hosts has no address of that family for. Nor is it one to ask for the addresses of
+// network devices, which root's commands do through a socket that could change them.
 func TestNotRefused(t *testing.T) {
 	enforcers(t, func(t *testing.T, e nsrun.Enforcer) {
 		for _, why := range []bool{false, true} {
