@@ -91,7 +91,7 @@ func (r *runner) policy(any, asJSON bool) int {
 		p.Limits, p.text = append(p.Limits, policyLimit{l.Name, l.Value}), append(p.text, l.String())
 	}
 	if asJSON {
-		for _, list := range [...]*[]string{&p.Command, &p.Apart, &p.Writable, &p.Private, &p.ReadOnly, &p.Hidden, &p.HiddenSockets, &p.Rules, &p.Sockets, &p.Credentials, &p.Removed, &p.Set} {
+		for _, list := range [...]*[]string{&p.Command, &p.Apart, &p.Writable, &p.Private, &p.ReadOnly, &p.Hidden, &p.HiddenSockets, &p.Rules, &p.Sockets, &p.Credentials, &p.Devices, &p.Presets, &p.Removed, &p.Set} {
 			if *list == nil {
 				*list = []string{}
 			}
