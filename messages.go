@@ -52,10 +52,11 @@ func (x *Execution) endMessages() {
 }
 
 // testRunners are programs that report on standard output why a test failed, and programs that run such without being
-// told to in so many words.
+// told to in so many words. Not make: it usually compiles, and looking at a build with many short steps would cost too
+// much.
 var testRunners = []string{
 	"pytest", "py.test", "tox", "nox", "ctest", "mocha", "jest", "vitest", "ava", "rspec", "phpunit", "prove", "bats", "gotestsum", "nextest",
-	"make", "gmake", "just", "rake", "mvn", "mvnw", "gradle", "gradlew",
+	"rake", "mvn", "mvnw", "gradle", "gradlew",
 }
 
 // runsTests reports whether a command line runs tests: it names such a program, or a verb, goal or script whose name

@@ -81,7 +81,8 @@ exit 1
 		"cp report pytest; ./pytest $D/hidden/f": true, "cp report x; bash -c './x $D/hidden/f # pytest'": true, "cp report pytest; ./pytest $D/none": false,
 		"./report $D/hidden/f": false, "mkdir d; cp report d/test; d/test $D/hidden/f": true, "cp report pytest; ./pytest $D/hidden/f; true": false,
 		"cat $D/hidden/f 2>&1; false # pytest": false, "head -c 40000 /dev/zero | tr '\\0' x; ./report $D/hidden/f; false; # check": true,
-		"printf 'all:\n\t@./report $D/hidden/f\n' >Makefile; make": true, "cp report run-tests.sh; ./run-tests.sh $D/hidden/f": true, "./report $D/hidden/f # test:unit": true,
+		"printf 'all:\n\t@./report $D/hidden/f\n' >Makefile; make": false, "printf 'check:\n\t@./report $D/hidden/f\n' >Makefile; make check": true,
+		"cp report run-tests.sh; ./run-tests.sh $D/hidden/f": true, "./report $D/hidden/f # test:unit": true,
 		"printf 'all:\n\t@echo 1 test failed; false\n' >Makefile; make": false, "./report $D/hidden/f # test.log attest": false,
 	} {
 		command = strings.ReplaceAll(command, "$D", dir)

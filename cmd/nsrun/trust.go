@@ -21,7 +21,7 @@ import (
 var trustVerb = usage.Verb{
 	Name: "trust", Args: "[flags] [PATH]",
 	Short: "trust a project's .nsrun.toml as it is now",
-	Long: `Commands can write to a project's .nsrun.toml, so the file can only make the policy
+	Long: `Others may have written a project's .nsrun.toml, so the file can only make the policy
 stricter until you trust it. You trust the present content: once the file changes, it is
 no longer trusted. PATH is the file or the project (default: the current project). Read
 the file first, and what the verb prints: that is the content that it has trusted.`,
