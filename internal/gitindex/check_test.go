@@ -67,7 +67,7 @@ for i in $(seq 20500); do echo "100644 e69de29bb2d1d6434b8b29ae775ad8c2e48c5391 
 		}
 		// Git looks for EOIE at the end only, wherever extensions begin.
 		evil := bytes.Clone(data)
-		copy(evil[blocks:], "XXXX")
+		copy(evil[blocks:], "ZZZZ")
 		binary.BigEndian.PutUint32(evil[blocks+4:], uint32(len(data)-blocks-28))
 		binary.BigEndian.PutUint32(evil[end+8:], uint32(blocks+8))
 		if check(evil, false) == nil {
