@@ -82,7 +82,9 @@ type Config struct {
 	// ones: root is 0, and files keep their owners. Commands have root's rights to the files of folders, of the
 	// home directory and of Rules: owners, permissions, other users. For all other files they are nobody, also for
 	// those of root. It needs root, Linux 5.19, and file systems with idmapped mounts (mount_setattr(2)); without
-	// them commands fail with an *Error. False: root's commands have the ids of the host, and no capabilities.
+	// them commands fail with an *Error. False: root's commands have the id of the host's root. If all their writes
+	// are kept apart in a session, and there are such mounts, they have root's rights there, and all other ids are
+	// theirs alone; else they have no privileges.
 	OwnIDs bool
 	// Credentials are secrets that commands can use but not read: see package credential. The variable that
 	// Rule.Variable names has the address to which a command sends plain HTTP. Commands need a network namespace of

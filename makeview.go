@@ -21,8 +21,8 @@ func (r *Runner) View(ctx context.Context, q Request) (View, error) {
 	}
 	defer x.unplan()
 	c := &r.config
-	v := View{Sandbox: c.Sandbox.String(), Command: x.args, Dir: x.dir, Timeout: x.timeout, Notices: x.notices, Publish: c.Publish, Sockets: slices.Clone(c.AllowUnix), Presets: c.presetNames(), UserNamespaces: c.userNamespaces(), OwnIDs: c.OwnIDs, Devices: slices.Clone(c.Devices)}
-	v.places(x.cmd.Mounts)
+	v := View{Sandbox: c.Sandbox.String(), Command: x.args, Dir: x.dir, Timeout: x.timeout, Notices: x.notices, Publish: c.Publish, Sockets: slices.Clone(c.AllowUnix), Presets: c.presetNames(), UserNamespaces: c.userNamespaces(), OwnIDs: c.OwnIDs, Owners: x.owners, Devices: slices.Clone(c.Devices)}
+	v.places(x.box.Mounts)
 	for i, m := range x.box.Mounts {
 		if at := slices.Index(v.Writable, m.Target); at >= 0 && x.box.Layers[i] == plan.SessionLayer { // a copy of it
 			v.Writable, v.Apart = slices.Delete(v.Writable, at, at+1), append(v.Apart, m.Target)

@@ -17,7 +17,6 @@ import (
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/attempts"
 	"github.com/nsrun/nsrun/internal/host"
-	"github.com/nsrun/nsrun/internal/idmap"
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/sys"
@@ -58,8 +57,8 @@ func (x *Execution) observe(cmd *nsexec.Cmd, deny nsexec.Filter) error {
 	}
 	o.held = sys.Held()
 	o.by = &attempts.Observer{Deny: deny, Tell: o.tell, After: o, Held: o.held}
-	if x.runner.config.OwnIDs {
-		o.by.Root = idmap.Own
+	if root, ok := x.mapsIDs(); ok {
+		o.by.Root, o.by.User = root.Has, uint32(x.ownRoot())
 	} else {
 		o.by.Unprivileged = os.Geteuid() == 0
 	}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/idmap"
 	"github.com/nsrun/nsrun/internal/paths"
@@ -24,6 +25,10 @@ import (
 
 // Commands of root with ids of their own: see package idmap. What they may use is shown with these ids before the first
 // mount, at the host's own paths in the sandbox's copy of the mounts. So the plan does not change.
+//
+// Without Config.OwnIDs root keeps the id of the host's root, but a command whose files are all kept apart in a session
+// has the other ids for its own. Then it can change owners there: what it gains is harmless. If this machine has no
+// idmapped mounts, root's command has no privileges.
 
 const opOwnIDs = "own ids"
 
@@ -35,14 +40,68 @@ var (
 	errOwnIDsHost = errors.New("the kernel allows them only for the host's root with all capabilities: run nsrun as that user, or without own ids")
 )
 
+// keepsOwners reports whether root's command can change owners without Config.OwnIDs: nothing of the host is written in
+// place.
+func (x *Execution) keepsOwners(session *plan.Session, written bool) bool {
+	c := &x.runner.config
+	if os.Geteuid() != 0 || c.OwnIDs || c.userNamespaces() || x.landlock || session == nil || written || x.runner.noOwners.Load() ||
+		!features.Has(features.NewMountCalls) {
+		return false
+	}
+	x.runner.init()
+	for _, root := range session.Roots {
+		f, err := x.runner.ids.Mount(root, false)
+		if err != nil {
+			x.runner.noOwners.Store(true)
+			return false
+		}
+		_ = f.Close()
+	}
+	return true
+}
+
+// withoutOwners does without changed owners if the kernel refuses mounts over mapped ones, as before Linux 5.19. It
+// reports whether this was not known when the command was planned.
+func (x *Execution) withoutOwners(err error) bool {
+	if !x.owners || !refusesMount(err) {
+		return false
+	}
+	x.runner.noOwners.Store(true)
+	return true
+}
+
+// mapsIDs reports whether the command has ids of its own, and whose ids its root has.
+func (x *Execution) mapsIDs() (root idmap.Root, ok bool) {
+	return idmap.Root(x.owners), x.owners || x.runner.config.OwnIDs
+}
+
+// ownRoot is the outer id of the sandbox's root. Zero: root, or this user.
+func (x *Execution) ownRoot() int {
+	if x.runner.config.OwnIDs {
+		return idmap.First
+	}
+	return 0
+}
+
 func (x *Execution) ownIDs(cmd *nsexec.Cmd) error {
 	x.endOwnIDs()
-	if !x.runner.config.OwnIDs {
+	root, ok := x.mapsIDs()
+	if !ok {
 		return nil
 	}
 	if os.Geteuid() != 0 {
 		return &Error{Op: opOwnIDs, Err: errOwnIDsUser}
 	}
+	err := x.mapIDs(cmd, root)
+	if err != nil && x.owners {
+		x.endOwnIDs()
+		x.owners, x.box.Owners, err = false, false, nil // it starts without, or fails for the same reason
+	}
+	return err
+}
+
+func (x *Execution) mapIDs(cmd *nsexec.Cmd, root idmap.Root) error {
+	x.runner.init()
 	own := func(f *os.File, err error, path string) error {
 		if _, ok := errors.AsType[*nsexec.Error](err); ok {
 			return err // there are no namespaces at all
@@ -60,8 +119,8 @@ func (x *Execution) ownIDs(cmd *nsexec.Cmd) error {
 	if err = own(masks, err, "tmpfs"); err != nil {
 		return err
 	}
-	cmd.Layers = slices.Clone(cmd.Layers)
-	for i, l := range cmd.Layers { // what a session has in memory
+	layers := slices.Clone(cmd.Layers)
+	for i, l := range layers { // what a session has in memory
 		if x.explain {
 			break
 		}
@@ -69,7 +128,7 @@ func (x *Execution) ownIDs(cmd *nsexec.Cmd) error {
 		if err = own(f, err, l.Name()); err != nil {
 			return err
 		}
-		cmd.Layers[i] = f
+		layers[i] = f
 	}
 	var plan mounts.Plan
 	layer := func(path string, open func() (*os.File, error)) error {
@@ -81,12 +140,12 @@ func (x *Execution) ownIDs(cmd *nsexec.Cmd) error {
 				return err
 			}
 		}
-		plan = append(plan, mounts.Layer(len(cmd.Layers), path))
-		cmd.Layers = append(cmd.Layers, f)
+		plan = append(plan, mounts.Layer(len(layers), path))
+		layers = append(layers, f)
 		return nil
 	}
 	list, places := ownSources(&x.box, x.homes[0].at, x.unlinked)
-	doors := idmap.Doors(places, sourcePaths(list))
+	doors := root.Doors(places, sourcePaths(list))
 	if n := len(doors) + len(list); n > mostMapped {
 		return &Error{Op: opOwnIDs, Err: fmt.Errorf("%d paths would need them, and at most %d can have them: name directories instead of the paths in them", n, mostMapped)}
 	}
@@ -102,8 +161,9 @@ func (x *Execution) ownIDs(cmd *nsexec.Cmd) error {
 	}
 	// After the root, with which a plan begins, and before layers of the session, which lie in these.
 	cmd.Mounts = slices.Insert(slices.Clone(cmd.Mounts), min(1, len(cmd.Mounts)), plan...)
-	cmd.UIDMap, cmd.GIDMap, cmd.Capabilities = idmap.Map(), idmap.Map(), idmap.Capabilities
-	sandbox.Of(cmd).OwnRoot, sandbox.Of(cmd).Masks = true, masks
+	cmd.Layers = layers
+	cmd.UIDMap, cmd.GIDMap, cmd.Capabilities = root.Map(), root.Map(), idmap.Capabilities
+	sandbox.Of(cmd).OwnRoot, sandbox.Of(cmd).Masks = root == idmap.OwnRoot, masks
 	return nil
 }
 
@@ -204,12 +264,4 @@ func sourcePaths(list []ownSource) (paths []string) {
 		paths = append(paths, s.path)
 	}
 	return paths
-}
-
-// ownRoot is the outer id of the sandbox's root. Zero: root, or this user.
-func (x *Execution) ownRoot() int {
-	if x.runner.config.OwnIDs {
-		return idmap.First
-	}
-	return 0
 }

@@ -121,6 +121,10 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	if len(writable) > 0 || x.explain {
 		f.Kept = host.ConfigDirs(f.Home)
 	}
+	x.owners = x.keepsOwners(f.Session, len(writable)+len(f.Builds) > 0)
+	if _, ok := x.mapsIDs(); !ok {
+		f.Others = host.Others(f.Folders.Overlay, f.Folders.Direct)
+	}
 	policy := x.policy(landlock)
 	f.DirWay, f.DirAt = host.WorkingDir(policy.WorkingDir)
 	box, notices, err := plan.Build(f, policy)
@@ -155,7 +159,7 @@ func (x *Execution) policy(landlock bool) plan.Policy {
 	c, q := &x.runner.config, &x.request
 	p := plan.Policy{
 		Strict: c.has(StrictPreset), Root: c.has(WorkspaceRootPreset), Playground: c.playground(), NoHomeOverlay: x.mirrored,
-		HostNetwork: q.Network, BlockExisting: c.BlockExisting, UserNamespaces: c.userNamespaces(), OwnIDs: c.OwnIDs,
+		HostNetwork: q.Network, BlockExisting: c.BlockExisting, UserNamespaces: c.userNamespaces(), OwnIDs: c.OwnIDs, Owners: x.owners,
 		WorkingDir: q.WorkingDir, ClearEnv: c.ClearEnv, Env: slices.Concat(c.Env, q.Env, x.services.env),
 	}
 	if landlock && x.net != nil {
@@ -248,9 +252,6 @@ func (x *Execution) place(f *plan.Facts) (err error) {
 // addFolders adds the folders that are not part of a session, and the playground.
 func (x *Execution) addFolders(f *plan.Facts) error {
 	c := &x.runner.config
-	if !c.OwnIDs {
-		f.Others = host.Others(f.Folders.Overlay, f.Folders.Direct)
-	}
 	in, err := x.inPlace.near()
 	if err != nil {
 		return err

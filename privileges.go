@@ -86,7 +86,7 @@ func (t *refusalTable) privileges(lower []byte) {
 	}
 	for i := range privilegedCalls {
 		c := &privilegedCalls[i]
-		if c.needs&^t.held != 0 || c.owner && (t.box.OwnIDs || !bytes.Contains(lower, []byte("operation not permitted"))) || !containsAny(lower, c.words...) {
+		if c.needs&^t.held != 0 || c.owner && (t.box.OwnIDs || t.box.Owners || !bytes.Contains(lower, []byte("operation not permitted"))) || !containsAny(lower, c.words...) {
 			continue
 		}
 		if c.by {

@@ -234,11 +234,13 @@ func TestNoRefusals(t *testing.T) {
 		})
 	}
 	t.Run("own permissions", func(t *testing.T) {
-		// Of a user; root's are root's privileges, which it does not have in a sandbox.
+		// Of a user; root's are root's privileges, which it has in a session only.
 		f := filepath.Join(dir, "closed")
 		if err := os.WriteFile(f, nil, 0); err != nil {
 			t.Fatal(err)
 		}
+		c := c
+		c.Mode = nsrun.ReadOnly
 		res, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: "cat " + f})
 		want := ""
 		if os.Geteuid() == 0 {

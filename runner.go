@@ -50,6 +50,7 @@ type Runner struct {
 	kernel    kernel
 	limiter   limiter.Host
 	ids       idmap.Namespace
+	noOwners  atomic.Bool // this machine cannot show the commands' files with other ids
 }
 
 // NewRunner returns a Runner, which has a copy of c: c can be changed afterwards, and used again. It does nothing yet:
@@ -60,7 +61,10 @@ func NewRunner(c Config) *Runner {
 
 // init makes what the zero Runner lacks.
 func (r *Runner) init() {
-	r.ready.Do(func() { r.turn, r.clearings.slots = make(chan struct{}, 1), make(chan struct{}, maxClearings) })
+	r.ready.Do(func() {
+		r.turn, r.clearings.slots = make(chan struct{}, 1), make(chan struct{}, maxClearings)
+		r.ids.Root = idmap.Root(!r.config.OwnIDs)
+	})
 }
 
 // copied is c with slices of its own.

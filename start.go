@@ -221,7 +221,8 @@ func (x *Execution) startOnce() error {
 			break
 		}
 		x.closeStdin()
-		if err == errMoreHidden || x.runner.refuseHome(x, err) || x.mendHome(err) || x.runner.mirror(x, err) || x.withoutCaches(err) ||
+		if err == errMoreHidden || x.runner.refuseHome(x, err) || x.mendHome(err) || x.runner.mirror(x, err) || x.withoutOwners(err) ||
+			x.withoutCaches(err) ||
 			gone(err, &times) {
 			x.whole = true
 			if err = x.renew(); err == nil {

@@ -39,6 +39,8 @@ type View struct {
 	UserNamespaces bool `json:"user_namespaces"`
 	// OwnIDs says that it has ids of its own, and root's rights to what it may use.
 	OwnIDs bool `json:"own_ids"`
+	// Owners says that root's command can change owners in the session, without OwnIDs.
+	Owners bool `json:"owners"`
 	// Devices are those of the host that can be used.
 	Devices []string `json:"devices"`
 	// Credentials are the hosts whose credentials it can use but not read.

@@ -3,6 +3,7 @@
 package nsexec
 
 import (
+	"slices"
 	_ "unsafe" // for linkname
 
 	"golang.org/x/sys/unix"
@@ -11,6 +12,7 @@ import (
 	"github.com/nsrun/nsrun/internal/mountprog"
 	"github.com/nsrun/nsrun/internal/prog"
 	"github.com/nsrun/nsrun/internal/sandbox"
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // ahead is the sandbox that was begun before main, if it was given work to do in advance.
@@ -24,11 +26,11 @@ var ahead struct {
 // markAhead is sandbox.Ahead. The sandbox gets a Program whose last operation receives the second Program; among its
 // descriptors is that of the file system with the marks. If it fails, the command gets another sandbox.
 //
-// Only mapped ids can own files. Root's are mapped here, as for a Cmd without maps. A Cmd with other maps gets another
-// sandbox.
+// Only mapped ids can own files. Root's are mapped here, as for a Cmd without maps, or by ids. A Cmd with other maps
+// gets another sandbox.
 //
 //go:linkname markAhead github.com/nsrun/nsrun/nsexec.markAhead
-func markAhead(hidden []string) {
+func markAhead(hidden []string, ids []sandbox.IDMap) {
 	if sandbox.Begun == nil || ahead.ok {
 		return
 	}
@@ -38,7 +40,11 @@ func markAhead(hidden []string) {
 		return
 	}
 	if c.UID == 0 {
-		m := mapIDs(nil, nil)
+		var list []IDMap
+		for _, m := range ids {
+			list = append(list, IDMap(m))
+		}
+		m := mapIDs(list, list)
 		if m.self {
 			return
 		}
@@ -57,6 +63,20 @@ func markAhead(hidden []string) {
 	if unix.Sendmsg(c.Sock, b.Program().Block(), nil, nil, unix.MSG_NOSIGNAL) == nil {
 		ahead.marks = marks
 	}
+}
+
+// aheadUser is sandbox.AheadUser.
+//
+//go:linkname aheadUser github.com/nsrun/nsrun/nsexec.aheadUser
+func aheadUser(ids []sandbox.IDMap) (sys.FD, bool) {
+	same := func(list []IDMap) bool {
+		return slices.EqualFunc(list, ids, func(a IDMap, b sandbox.IDMap) bool { return a == IDMap(b) })
+	}
+	if !ahead.ok || !same(ahead.ids.uid) || !same(ahead.ids.gid) {
+		return sys.None, false
+	}
+	fd, err := unix.Open("/proc/"+itoa(int64(ahead.clone.Pid))+"/ns/user", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	return sys.FD(fd), err == nil
 }
 
 // takeBegun returns the sandbox that was begun before main, the ids that root has in it, and its marks.

@@ -35,8 +35,9 @@ type profile struct {
 type beginning struct {
 	profile
 	created func(pid int) error
-	later   bool // created has the maps written
-	tty     bool // there is a group 5
+	surplus Capabilities // what is still to be removed from the bounding set
+	later   bool         // created has the maps written
+	tty     bool         // there is a group 5
 	join    sandbox.Join
 }
 

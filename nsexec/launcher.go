@@ -361,7 +361,8 @@ func begun(p *beginning) *clone {
 		waited: true, mounts: true, marks: marks, ctx: context.Background(),
 	}
 	ids := func(n int) string { return text([]IDMap{{uint32(n), uint32(n), 1}}) }
-	mine := profile{flags: uint64(e.Flags), uid: ids(e.UID), gid: ids(e.GID), self: true, inherit: e.Inherit, keyring: e.Inherit}
+	p.surplus = Capabilities(e.Bounding) &^ p.bounding
+	mine := profile{bounding: Capabilities(e.Bounding) &^ p.surplus, flags: uint64(e.Flags), uid: ids(e.UID), gid: ids(e.GID), self: true, inherit: e.Inherit, keyring: e.Inherit}
 	switch {
 	case mapped.uid != nil:
 		mine.uid, mine.gid, mine.self = text(mapped.uid), text(mapped.gid), false

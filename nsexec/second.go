@@ -72,6 +72,10 @@ func (c *Cmd) setup(b *prog.Builder, p *beginning, fds []int, status int, haveMo
 		}
 		o.Infos, o.Resolve = infos, c.resolve
 	}
+	if p.surplus != 0 {
+		b.Step("capabilities", "")
+		dropBounding(b, ^p.surplus)
+	}
 	err := c.emit(b, o, fds, status, haveMounts)
 	if ended := c.context().Err(); o.Classic && ended != nil {
 		return &Error{Op: "start", Err: ended} // then a path may not have been resolved

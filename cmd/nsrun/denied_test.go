@@ -150,7 +150,7 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// TestWhyOwners: if root's command gives a file away, or becomes another user, nsrun names --own-ids.
+// TestWhyOwners: if root's command gives a file away, or becomes another user, and cannot, nsrun names --own-ids.
 func TestWhyOwners(t *testing.T) {
 	testenv.NeedRoot(t)
 	testenv.Leaks(t, reap)
@@ -163,7 +163,7 @@ func TestWhyOwners(t *testing.T) {
 		{"python3 -c 'import os; os.fchown(os.open(\"a\", 0), 1234, -1)'", true}, {"python3 -c 'import os; os.lchown(\"a\", 1234, 1)'", true}, {"chown 1234 a 2>&-; cat none", false},
 		{"python3 -c 'import os; os.setresgid(-1, 0, -1); os.setuid(0); os._exit(3)'", false}, {"chown 1234 a 2>&- || exit 4", true},
 	} {
-		_, denied, said := why(t, bin, dir, tt.command)
+		_, denied, said := why(t, bin, dir, tt.command, "--rw", filepath.Join(dir, "host/ro"))
 		if got := strings.Count(said, "\n") == 1 && strings.HasSuffix(said, "(try: --own-ids)\n"); got != tt.told || !tt.told && said != "" {
 			t.Errorf("%s: %q, %+v", tt.command, said, denied)
 		}

@@ -170,6 +170,9 @@ func (p *policyReport) limits() []string {
 		rights = "root's rights to what is listed above, by ids of its own; to the rest of the host it is nobody"
 	}
 	list := append([]string{rights, "it ends with all that it started"}, p.text...)
+	if p.Owners {
+		list[0] = "root's rights in the session, and no privileges elsewhere"
+	}
 	if p.UserNamespaces {
 		list = append(list, "it can make user namespaces, in which all of this holds")
 	}

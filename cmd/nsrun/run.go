@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"os"
-	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -16,8 +15,6 @@ import (
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/record"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
-	"github.com/nsrun/nsrun/internal/host"
-	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/overlay"
 	"github.com/nsrun/nsrun/project"
 )
@@ -39,14 +36,12 @@ nsrun run --session last -- make test`,
 }
 
 func cmdRun(args []string) int {
-	if !slices.Contains(args, "--own-ids") { // which needs a sandbox of its own
-		sandbox.Ahead(host.LikelyHidden()) // while the flags are read, and the host is looked at
-	}
+	begun := aheadOfFlags(args)
 	o := &runOptions{}
 	if err := parseRun(&runVerb, args, o, nil); err != nil {
 		return runVerb.Fail(err)
 	}
-	r := &runner{o: o, state: overlay.Discarded.String(), registry: project.Open(project.Options{})}
+	r := &runner{o: o, begun: begun, state: overlay.Discarded.String(), registry: project.Open(project.Options{})}
 	if o.session != "" {
 		r.state = overlay.Kept.String()
 	}
@@ -94,6 +89,9 @@ func (r *runner) all() int {
 	c, q, err := r.request()
 	if err != nil {
 		return console.Fail(err)
+	}
+	if !r.begun {
+		ahead(&c)
 	}
 	n := nsrunlib.NewRunner(c)
 	defer func() { // last: it waits until the kernel has unmounted what the command had

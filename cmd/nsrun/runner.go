@@ -17,6 +17,7 @@ import (
 // runner is one `nsrun run`.
 type runner struct {
 	o        *runOptions
+	begun    bool              // what aheadOfFlags reported
 	given    map[string]string // folders as they were typed, by absolute path
 	without  map[string]bool   // places in configuration files that are left out
 	checks   bool              // files are only checked: what nsrun config check has said is not said again

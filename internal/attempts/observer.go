@@ -86,8 +86,10 @@ type Observer struct {
 	Tell  func(a Attempt, by func() Process) (refused bool)
 	After Follower // called by nobody else
 	// Root reports whether the processes have root's rights to files of a user or group. To all other files they
-	// have the rights of nobody. Nil: they have the caller's rights.
+	// have the rights of User. Nil: they have the caller's rights.
 	Root func(id uint32) bool
+	// User is the processes' user and group. It is ignored without Root.
+	User uint32
 	// Unprivileged says that the processes are root's, but have no privileges: they can neither give files away nor
 	// become another user.
 	Unprivileged bool

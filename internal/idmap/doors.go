@@ -13,8 +13,8 @@ import (
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
-// A Door is a directory of the host that not everybody may enter, with paths in it that a sandbox with own ids needs.
-// In such a sandbox root is not root for the directory. So the sandbox gets another directory in its place, which
+// A Door is a directory of the host that the sandbox's root may not enter, with paths in it that the sandbox needs: for
+// the directory root has no privileges, and may be nobody. So the sandbox gets another directory in its place, which
 // everybody may enter, and which contains only these paths.
 type Door struct {
 	Dir   string   // the outermost such directory
@@ -22,9 +22,9 @@ type Door struct {
 }
 
 // Doors returns the doors on the way to the paths in list, unless a directory in open comes first.
-func Doors(list, open []string) (doors []Door) {
+func (r Root) Doors(list, open []string) (doors []Door) {
 	for _, path := range list {
-		dir := closed(path, open)
+		dir := r.closed(path, open)
 		switch n := len(doors) - 1; {
 		case dir == "":
 		case n >= 0 && doors[n].Dir == dir:
@@ -36,8 +36,8 @@ func Doors(list, open []string) (doors []Door) {
 	return doors
 }
 
-// closed returns the outermost directory above a path that not everybody may enter. Empty: there is none.
-func closed(path string, open []string) string {
+// closed returns the outermost directory above a path that root may not enter. Empty: there is none.
+func (r Root) closed(path string, open []string) string {
 	for i := 1; i < len(path); i++ {
 		if path[i] != '/' {
 			continue
@@ -47,11 +47,22 @@ func closed(path string, open []string) string {
 			return ""
 		}
 		var st unix.Stat_t
-		if unix.Lstat(dir, &st) != nil || st.Mode&0o001 == 0 {
+		if unix.Lstat(dir, &st) != nil || st.Mode&r.enters(&st) == 0 {
 			return dir
 		}
 	}
 	return ""
+}
+
+// enters is the bit of a mode that lets root enter a directory of the host.
+func (r Root) enters(st *unix.Stat_t) uint32 {
+	switch {
+	case r == HostRoot && st.Uid == 0:
+		return unix.S_IXUSR
+	case r == HostRoot && st.Gid == 0:
+		return unix.S_IXGRP
+	}
+	return unix.S_IXOTH
 }
 
 // Mount returns a mount that is not attached yet: a file system with the directories, and with empty files for paths
@@ -67,14 +78,23 @@ func (d *Door) Mount() (*os.File, error) {
 	})
 }
 
-// Masks returns the mount for sandbox.Options.Masks. Root outside owns its files, so nobody in a sandbox with own ids
-// can open them.
+// nobody is a user and group of the host that no sandbox with own ids has.
+const nobody = 65534
+
+// Masks returns the mount for sandbox.Options.Masks. Nobody in a sandbox with own ids has the owner's ids of its files,
+// so nobody there can open them.
 func Masks() (*os.File, error) {
 	return filled("masks", func(root int) error {
 		if err := unix.Mkdirat(root, "d", 0); err != nil {
 			return err
 		}
-		return unix.Mknodat(root, "f", unix.S_IFREG, 0)
+		if err := unix.Mknodat(root, "f", unix.S_IFREG, 0); err != nil {
+			return err
+		}
+		if err := unix.Fchownat(root, "d", nobody, nobody, 0); err != nil {
+			return err
+		}
+		return unix.Fchownat(root, "f", nobody, nobody, 0)
 	})
 }
 

@@ -25,21 +25,48 @@ const (
 // Capabilities are those that give a command no rights outside its ids. The others either apply to more than files
 // (CAP_SYS_ADMIN could remove a mount that hides something), or leave something in a file for others (CAP_SETFCAP,
 // CAP_FSETID).
-const Capabilities = nsexec.Capabilities(1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_KILL |
-	1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_NET_BIND_SERVICE)
+const Capabilities = nsexec.Capabilities(sandbox.RootsCapabilities)
 
 // ErrUnsupported says that a file system cannot have idmapped mounts.
 var ErrUnsupported = errors.New("its file system, or this kernel, cannot show it with other ids")
 
-// Map is the id map of a sandbox.
-func Map() []nsexec.IDMap { return []nsexec.IDMap{{Outside: First, Count: Count}} }
+// A Root says whose ids the root of a sandbox has. All other ids of the sandbox are its own.
+type Root bool
 
-// Own reports whether an outer id is one of the sandbox's.
-func Own(id uint32) bool { return id-First < Count }
+const (
+	OwnRoot  Root = false // ids of its own, too
+	HostRoot Root = true  // those of the host's root
+)
 
-// A Namespace is a user namespace with these ids and without processes, by which mounts are mapped. The zero Namespace
-// makes it when it is needed, which takes about a millisecond. It can be used by several goroutines.
+// Map is the id map of a sandbox, of users or of groups.
+func (r Root) Map() []nsexec.IDMap {
+	if r == HostRoot {
+		return []nsexec.IDMap{{Count: 1}, {Inside: 1, Outside: First + 1, Count: Count - 1}}
+	}
+	return []nsexec.IDMap{{Outside: First, Count: Count}}
+}
+
+// Ahead is Map, as sandbox.Ahead takes it.
+func (r Root) Ahead() (list []sandbox.IDMap) {
+	for _, m := range r.Map() {
+		list = append(list, sandbox.IDMap(m))
+	}
+	return list
+}
+
+// Has reports whether an outer id is one of the sandbox's.
+func (r Root) Has(id uint32) bool {
+	if r == HostRoot && id == First || id-First >= Count {
+		return r == HostRoot && id == 0
+	}
+	return true
+}
+
+// A Namespace is a user namespace with these ids, by which mounts are mapped. The zero Namespace makes it when it is
+// needed, which takes about half a millisecond. It can be used by several goroutines.
 type Namespace struct {
+	Root Root // not to be changed after the first use
+
 	mu   sync.Mutex
 	made bool
 	fd   sys.FD
@@ -73,7 +100,7 @@ func (n *Namespace) MountOf(f *os.File, recursive bool) (*os.File, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.made {
-		fd, err := create()
+		fd, err := n.create()
 		if err != nil {
 			return nil, err
 		}
@@ -110,16 +137,24 @@ func (n *Namespace) MountOf(f *os.File, recursive bool) (*os.File, error) {
 // errMade ends the process that was started only for its namespace.
 var errMade = errors.New("the namespace is there")
 
-// create makes the namespace, as that of a sandbox that ends before its command is executed.
-func create() (ns sys.FD, err error) {
+// create makes the namespace, as that of a sandbox that ends before its command is executed. If this program has begun
+// a sandbox with these ids, it is that one's.
+func (n *Namespace) create() (ns sys.FD, err error) {
+	ids := n.Root.Ahead()
+	if fd, ok := sandbox.AheadUser(ids); ok {
+		return fd, nil
+	}
 	ns = sys.None
+	var text []byte
+	for _, m := range ids {
+		text = fmt.Appendf(text, "%d %d %d\n", m.Inside, m.Outside, m.Count)
+	}
 	cmd := nsexec.Command("/")
 	cmd.Share = nsexec.All &^ nsexec.User
 	o := sandbox.Of(cmd)
 	o.MapLater = true
 	o.Created = func(pid int) error {
 		dir := "/proc/" + strconv.Itoa(pid)
-		text := []byte("0 " + strconv.Itoa(First) + " " + strconv.Itoa(Count))
 		for _, name := range [...]string{"/uid_map", "/gid_map"} {
 			if err := os.WriteFile(dir+name, text, 0); err != nil {
 				return err

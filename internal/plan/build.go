@@ -27,7 +27,7 @@ type Sandbox struct {
 	// HostCgroups keeps the command in the host's cgroup namespace, because the host's cgroup file systems are
 	// shown.
 	HostCgroups    bool
-	OwnIDs         bool
+	OwnIDs, Owners bool
 	UserNamespaces bool
 }
 
@@ -84,7 +84,7 @@ func Build(f Facts, p Policy) (Sandbox, []Notice, error) {
 	}
 	s := Sandbox{
 		Mounts: b.mounts, Layers: b.from, Guarded: b.guarded(), Rules: b.pathRules(), Later: b.later, Absent: b.absent, Closed: slices.Concat(b.owned(), b.Kept),
-		HostCgroups: showsCgroups(b.mounts), UserNamespaces: p.UserNamespaces, OwnIDs: p.OwnIDs,
+		HostCgroups: showsCgroups(b.mounts), UserNamespaces: p.UserNamespaces, OwnIDs: p.OwnIDs, Owners: p.Owners,
 	}
 	if p.Root {
 		s.Dir = workspaceDir(p.WorkingDir)

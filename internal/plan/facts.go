@@ -217,6 +217,7 @@ type Policy struct {
 	HostNetwork    bool     // commands have the host's
 	UserNamespaces bool     // commands can make some
 	OwnIDs         bool     // root's commands have ids of their own
+	Owners         bool     // in the session root's commands have root's rights, and all other ids are their own
 	BlockExisting  bool     // what rules hide may come up later and be seen, where that cannot be helped
 	WorkingDir     string   // see workingDir
 	Temp           string   // the directory for temporary files, where commands run without mounts: see Confine. Empty: /tmp

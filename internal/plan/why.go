@@ -113,7 +113,7 @@ func (s *Sandbox) Why(name string, on OnHost) Place {
 		p.Cause, p.At, p.Read = BlockedCause, name, false // it will be hidden, or is
 	}
 	switch {
-	case !on.Root || !p.Read || s.OwnIDs && s.Owned(at):
+	case !on.Root || !p.Read || (s.OwnIDs || s.Owners) && s.Owned(at):
 	case s.OwnIDs && on.Closed:
 		p.Cause, p.At, p.Read = NobodyCause, name, false
 		on.NoRead, on.NoWrite = false, false // with a rule it has root's rights there

@@ -110,6 +110,9 @@ func cloneFor(flags, uid, gid uintptr, sock, status *[2]int32) (clone bool) {
 	if e == 0 {
 		started.Pid, started.Sock, started.Status = int(pid), int(s), int(p)
 		started.UID, started.GID, started.Flags = int(uid), int(gid), flags
+		if uid == 0 && !started.Inherit { // what a command of root's may have
+			started.Bounding = sandbox.RootsCapabilities
+		}
 		started.ChildStatus = int(status[1])
 		if pid == 0 {
 			started.Sock, started.Status = int(sock[1]), int(status[1])
@@ -230,6 +233,9 @@ func child() {
 		loopback()
 	}
 	for n := uintptr(0); n <= lastCapAtMost; n++ {
+		if started.Bounding>>n&1 != 0 {
+			continue
+		}
 		if _, _, e := syscall.RawSyscall(syscall.SYS_PRCTL, prCapbsetDrop, n, 0); e == syscall.EINVAL {
 			break // there are no more capabilities
 		} else if e != 0 {

@@ -7,6 +7,7 @@ import (
 	_ "unsafe" // for linkname
 
 	"github.com/nsrun/nsrun/internal/prog"
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // These functions are in package nsexec, under other names. The linker connects them (go:linkname), because package
@@ -38,10 +39,19 @@ func Compile(cmd any, room *prog.Room, known *Known) []byte
 
 // Ahead makes the Clone of Begun, if there is one, mark names below a home directory as hidden, while it waits. hidden
 // are relative paths, and a guess. A Cmd that gets that Clone, and has an overlay that hides most of them, uses these
-// marks.
+// marks. ids are root's map of user and group ids, which the Cmd must have too. Nil: root's usual ones.
 //
 //go:linkname Ahead github.com/nsrun/nsrun/nsexec.markAhead
-func Ahead(hidden []string)
+func Ahead(hidden []string, ids []IDMap)
+
+// AheadUser opens the user namespace of the sandbox that Ahead was called for, if no Cmd has got it yet and it has these
+// ids.
+//
+//go:linkname AheadUser github.com/nsrun/nsrun/nsexec.aheadUser
+func AheadUser(ids []IDMap) (sys.FD, bool)
+
+// IDMap is an nsexec.IDMap.
+type IDMap struct{ Inside, Outside, Count uint32 }
 
 // Known is what Compile has to be told, because it makes no system calls.
 type Known struct {

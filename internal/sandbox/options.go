@@ -5,6 +5,8 @@ package sandbox
 import (
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Options of an nsexec.Cmd. The zero Options change nothing.
@@ -150,9 +152,14 @@ type Clone struct {
 	Pid, Sock, Status int     // the process, our end of its socket, its status pipe
 	UID, GID          int     // its owner's ids, the only ones that it has; for root there are none yet
 	Flags             uintptr // its new namespaces, as flags of clone(2), without the mount namespace, which is always new
+	Bounding          uint64  // its capability bounding set
 	ChildStatus       int     // the number of the status pipe in it
 	Inherit           bool    // it has all descriptors of the caller, and the caller's session keyring
 }
+
+// RootsCapabilities are those of root's commands with ids that nobody has outside, as bits: see package idmap.
+const RootsCapabilities = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_KILL |
+	1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_NET_BIND_SERVICE
 
 // Begun returns a Clone, once; it then belongs to the caller. Not ok: there is none. Package prerun sets it. Nil: this
 // program does not have that package.

@@ -1,0 +1,218 @@
+//go:build linux
+
+package nsrun_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/idmap"
+	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay"
+)
+
+// TestOwners: in a session root's command has root's rights without Config.OwnIDs, whichever engine keeps the changes
+// apart. Files keep their owners, also after a commit and an undo. Elsewhere root is root of the host without
+// privileges.
+func TestOwners(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	for _, engine := range []overlay.Engine{overlay.EngineOverlay, overlay.EngineTmpfs, overlay.EngineCopy} {
+		t.Run(engine.String(), func(t *testing.T) {
+			dir := place(t, "f: x\n", "theirs/f: y\n", "theirs/secret: z\n", "moved/f: m\n")
+			needOwnIDs(t, dir)
+			livesIn(t, dir, "/srv")
+			p := filepath.Join(dir, "p")
+			for _, name := range []string{"theirs", "theirs/f", "theirs/secret", "moved", "moved/f"} {
+				if err := os.Chown(filepath.Join(p, name), 1234, 1235); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for name, mode := range map[string]os.FileMode{"theirs/secret": 0o600, "theirs": 0o700} {
+				if err := os.Chmod(filepath.Join(p, name), mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := runner(t, nsrun.Config{Project: p, Engine: engine})
+			for _, tc := range []struct{ name, script, want string }{
+				{"id", "id -u; id -g; cat /proc/self/uid_map | tr -s ' '", fmt.Sprintf("0\n0\n 0 0 1\n 1 %d %d\n", idmap.First+1, idmap.Count-1)},
+				{"read", "cat theirs/secret; stat -c %u:%g theirs theirs/f f", "z\n1234:1235\n1234:1235\n0:0\n"},
+				{"write", "echo more >>theirs/secret; echo n >theirs/n; stat -c %u:%g theirs/secret theirs/n", "1234:1235\n0:0\n"},
+				{"give away", "echo g >g; chown 1:2 g; chmod 640 g; touch -d @7 g; stat -c '%u:%g %a %Y' g", "1:2 640 7\n"},
+				{"archive", "mkdir t; echo a >t/a; chown -R 1234:1235 t; tar cf t.tar t; rm -r t; tar xf t.tar; stat -c %u:%g t t/a", "1234:1235\n1234:1235\n"},
+				{"remove", "rm theirs/f; ls theirs", "n\nsecret\n"},
+				{"rename a directory", "mv moved there && cat there/f && stat -c %u there there/f", "m\n1234\n1234\n"},
+				{"somebody else", "setpriv --reuid 1234 --regid 1235 --clear-groups sh -c 'id -u; cat theirs/secret; cat f; echo no >f' 2>&1", "1234\nz\nmore\nx\nsh: 1: cannot create f: Permission denied\n"},
+				{"files of the system", "stat -c %U:%G /usr/bin/env /etc/passwd", "root:root\nroot:root\n"},
+				{"private places", "touch /tmp/f; chown 1:2 /tmp/f; stat -c %u:%g /tmp/f", "1:2\n"},
+			} {
+				if got := printed(t, r, tc.script); got != tc.want {
+					t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+				}
+			}
+			id := r.Session().ID()
+			if err := r.Commit(t.Context(), overlay.CommitOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			for name, want := range map[string]string{
+				"g": "1:2", "t/a": "1234:1235", "theirs/secret": "1234:1235", "theirs/n": "0:0", "theirs": "1234:1235", "there": "1234:1235", "f": "0:0",
+			} {
+				if got := owner(t, p, name); got != want {
+					t.Errorf("committed %s: %s, want %s", name, got, want)
+				}
+			}
+			s, err := overlay.Open("", id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(s.Undo(t.Context(), overlay.UndoOptions{}), s.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if got := owner(t, p, "theirs/f") + " " + content(p, "theirs/secret") + content(p, "g"); got != "1234:1235 z\n-" {
+				t.Errorf("undone: %q", got)
+			}
+		})
+	}
+}
+
+// TestOwnersContinued: a session to which a command without these rights wrote goes on with one that has them, and the
+// reverse.
+func TestOwnersContinued(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t, "d/f: x\n", "old: o\n")
+	needOwnIDs(t, dir)
+	livesIn(t, dir, "/srv")
+	p := filepath.Join(dir, "p")
+	testenv.Tree(t, dir, "out/")
+	direct := []nsrun.Rule{{Mode: nsrun.Direct, Pattern: filepath.Join(dir, "out")}}
+	session := ""
+	for i, tc := range []struct {
+		rules        []nsrun.Rule
+		script, want string
+	}{
+		{direct, "mv d e; rm old; echo n >n; chown 1 n || echo refused", "refused"},
+		{nil, "cat e/f; ls; chown 1:2 e/f n; mv e d2; stat -c %u d2/f", "x\ne\nn\n1\n"},
+		{direct, "ls; stat -c %u:%g d2/f n; mv d2 d; cat d/f", "d2\nn\n1:2\n1:2\nx\n"},
+		{nil, "mkdir old; chown 3 old; ls -A d", "f\n"},
+	} {
+		c := nsrun.Config{Session: session, Rules: tc.rules}
+		if session == "" {
+			c.Project = p
+		}
+		r := runner(t, c)
+		if got := printed(t, r, tc.script); !strings.HasSuffix(strings.TrimSpace(got), strings.TrimSpace(tc.want)) {
+			t.Errorf("%d: %q, want %q", i, got, tc.want)
+		}
+		session = r.Session().ID()
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := overlay.Open("", session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(owner(t, p, "d/f"), " ", owner(t, p, "n"), " ", owner(t, p, "old")); got != "1:2 1:2 3:0" {
+		t.Error(got)
+	}
+}
+
+// TestOwnersGainNothing: what root's command gains in a session does not reach beyond it. Each attempt succeeds for root
+// outside.
+func TestOwnersGainNothing(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t, "f: x\n", "sub/hidden: secret\n", "hole/f: secret\n", "hole/shown: s\n")
+	needOwnIDs(t, dir)
+	p := filepath.Join(dir, "p")
+	livesIn(t, dir, "/srv")
+	testenv.Tree(t, dir, "home/.ssh/key: secret\n", "home/.local/state/nsrun/sessions/", "others/f: secret\n", "others/d/")
+	for _, name := range []string{"others", "others/f", "others/d"} {
+		if err := errors.Join(os.Chown(filepath.Join(dir, name), 1234, 1234), os.Chmod(filepath.Join(dir, name), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(filepath.Join(dir, "others"), 0o711); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(filepath.Join(dir, "others"), "/mnt", "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount("/mnt", unix.MNT_DETACH)
+	c := nsrun.Config{Project: p, After: nsrun.Discard, Rules: []nsrun.Rule{
+		{Mode: nsrun.Blocked, Pattern: filepath.Join(p, "sub/hidden")}, {Mode: nsrun.Blocked, Pattern: filepath.Join(p, "hole")}, {Mode: nsrun.ReadOnly, Pattern: filepath.Join(p, "hole/shown")},
+	}}
+	python := func(text string) string { return "python3 -c '" + text + "; print(\"won\")'" }
+	for _, tc := range []struct{ name, script string }{
+		{"others' files", "cat /mnt/f && echo won"},
+		{"others' directories", "ls /mnt/d && echo won"},
+		{"others' directories of the system", "ls /var/cache/apt/archives/partial && echo won"},
+		{"others' files, as their user", "setpriv --reuid 1234 --regid 1234 --clear-groups cat /mnt/f && echo won"},
+		{"owners of the host's files", "chown 1:1 /etc/passwd && echo won; chown 0:0 /etc/passwd"},
+		{"modes of the host's files", "chmod 644 /etc/passwd && echo won"},
+		{"owners of devices", "chown 0:0 /dev/null && echo won"},
+		{"modes of devices", "chmod 666 /dev/null && echo won"},
+		{"owners of what others own", "chown 0:0 /mnt/f && echo won; chown 1234:1234 /mnt/f"},
+		{"sysctl", "v=$(cat /proc/sys/vm/swappiness); echo $v >/proc/sys/vm/swappiness && echo won"},
+		{"mounts", "unshare -m mount -t tmpfs t /media && echo won"},
+		{"unmounting what covers", "unshare -m umount /dev/shm && echo won"},
+		{"user namespaces", "unshare -Ur true && echo won"},
+		{"a changed root", "chroot / true && echo won"},
+		{"device nodes", "mknod node b 7 0 && rm node && echo won"},
+		{"set-user-id", "cp /bin/true s && chmod 4755 s && test -u s && rm s && echo won"},
+		{"trusted attributes", python("import os; os.setxattr(\"f\", \"trusted.n\", b\"v\")")},
+		{"security attributes", python("import os; os.setxattr(\"f\", \"security.capability\", bytes.fromhex(\"0000000200200000000000000000000000000000\"))")},
+		{"raw sockets", python("import socket; socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)")},
+		{"handles", python("import ctypes; l = ctypes.CDLL(None); h = (ctypes.c_uint*34)(128); m = ctypes.c_int(); " +
+			"assert l.name_to_handle_at(-100, b\"/\", h, ctypes.byref(m), 0) == 0; assert l.open_by_handle_at(-100, h, 0) >= 0")},
+		{"priority", "nice -n -1 true 2>&1 | grep -q . || echo won"},
+		{"what is blocked", "grep secret sub/hidden && echo won"},
+		{"what is blocked, as its owner", "chown 1 sub/hidden; chmod 777 sub/hidden; grep secret sub/hidden && echo won; chown 0 sub/hidden"},
+		{"what is blocked, renamed", "mv sub moved && grep secret moved/hidden && mv moved sub && echo won"},
+		{"a directory with an exception", "cat hole/f && echo won"},
+		{"a new name there", "touch hole/n && rm hole/n && echo won"},
+		{"secrets of the home directory", "cat /srv/.ssh/key && echo won"},
+		{"sessions", "ls /srv/.local/state/nsrun/sessions && echo won"},
+		{"another mount of the home directory", "cat /proc/1/root/srv/.ssh/key && echo won"},
+	} {
+		control, err := exec.Command("sh", "-c", "cd "+p+"; exec 2>&1; "+tc.script).Output()
+		if !strings.HasSuffix(string(control), "won\n") {
+			testenv.Skip(t, tc.name+" outside", fmt.Sprintf("%v, %s", err, control))
+			continue
+		}
+		if got := printed(t, runner(t, c), tc.script); strings.Contains(got, "won") || strings.Contains(got, "secret\n") {
+			t.Errorf("%s: %s", tc.name, got)
+		}
+	}
+	if got := printed(t, runner(t, c), "cat /proc/1/environ && echo won; kill -9 1; echo alive"); strings.Contains(got, "won") || !strings.HasSuffix(got, "alive\n") {
+		t.Errorf("PID 1: %s", got)
+	}
+	// Where something is written in place, the command has no such rights. (Control: in a session it has.)
+	testenv.Tree(t, dir, "out/f: o\n")
+	for _, tc := range []struct {
+		c    nsrun.Config
+		want string
+	}{
+		{nsrun.Config{Project: p, After: nsrun.Discard}, "0\n"},
+		{nsrun.Config{Project: p, Mode: nsrun.Direct}, "1\n"},
+		{nsrun.Config{Project: p, Mode: nsrun.ReadOnly}, "1\n"},
+		{nsrun.Config{Project: p, After: nsrun.Discard, Rules: []nsrun.Rule{{Mode: nsrun.Direct, Pattern: filepath.Join(dir, "out")}}}, "1\n"},
+		{nsrun.Config{Project: p, After: nsrun.Discard, Presets: []nsrun.Preset{nsrun.BuildPreset}}, "1\n"},
+		{nsrun.Config{Project: p, After: nsrun.Discard, Shared: []nsrun.Folder{{Path: filepath.Join(dir, "out"), Mode: nsrun.Direct}}}, "1\n"},
+	} {
+		if got := printed(t, runner(t, tc.c), "touch /tmp/f; chown 1 /tmp/f 2>/dev/null; echo $?"); got != tc.want {
+			t.Errorf("%+v: %q", tc.c, got)
+		}
+	}
+}
