@@ -129,8 +129,8 @@ func TestOwnersContinued(t *testing.T) {
 	}
 }
 
-// TestOwnersGainNothing: what root's command gains in a session does not reach beyond it. Each attempt succeeds for root
-// outside.
+// TestOwnersGainNothing: what root's command gains in a session does not reach beyond it. Each attempt succeeds for
+// root outside.
 func TestOwnersGainNothing(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t, "f: x\n", "sub/hidden: secret\n", "hole/f: secret\n", "hole/shown: s\n")

@@ -122,9 +122,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 		f.Kept = host.ConfigDirs(f.Home)
 	}
 	x.owners = x.keepsOwners(f.Session, len(writable)+len(f.Builds) > 0)
-	if _, ok := x.mapsIDs(); !ok {
-		f.Others = host.Others(f.Folders.Overlay, f.Folders.Direct)
-	}
+	f.Others = x.others(&f)
 	policy := x.policy(landlock)
 	f.DirWay, f.DirAt = host.WorkingDir(policy.WorkingDir)
 	box, notices, err := plan.Build(f, policy)

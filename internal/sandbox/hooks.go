@@ -44,8 +44,8 @@ func Compile(cmd any, room *prog.Room, known *Known) []byte
 //go:linkname Ahead github.com/nsrun/nsrun/nsexec.markAhead
 func Ahead(hidden []string, ids []IDMap)
 
-// AheadUser opens the user namespace of the sandbox that Ahead was called for, if no Cmd has got it yet and it has these
-// ids.
+// AheadUser opens the user namespace of the sandbox that Ahead was called for, if no Cmd has got it yet and it has
+// these ids.
 //
 //go:linkname AheadUser github.com/nsrun/nsrun/nsexec.aheadUser
 func AheadUser(ids []IDMap) (sys.FD, bool)
