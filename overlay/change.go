@@ -58,7 +58,8 @@ type Change struct {
 	Special string
 
 	// Runs says why the object would later be executed or obeyed although nobody runs the project's code: "git
-	// hook", "direnv". It is Protected for paths that Options.Protect names. Empty: neither.
+	// hook", "direnv". It is Protected for paths that Options.Protect names, and for the removal of
+	// a root's own repository of git. Empty: neither.
 	Runs string
 
 	// Links is how many names a new regular file has. Zero and one: only this name.

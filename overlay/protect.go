@@ -13,7 +13,7 @@ import (
 	"github.com/nsrun/nsrun/overlay/internal/tree"
 )
 
-// Protected is the value of Change.Runs for paths that Options.Protect names.
+// Protected is the value of Change.Runs for what only its name lets an automatic commit change.
 const Protected = "protected"
 
 // Protect adds patterns to those of Options.Protect for the session.

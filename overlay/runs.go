@@ -77,7 +77,9 @@ func (f *runsFinder) mark(n *node, repos []string) {
 		return
 	}
 	if n.HasLow && !n.TimeOnly && (n.Kind == Deleted || n.Up.IsDir() && !n.Low.IsDir()) {
-		n.Runs = runslater.Gone(path.Base(n.Path))
+		if n.Runs = runslater.Gone(path.Base(n.Path)); n.Path == ".git" && n.Low.IsDir() {
+			n.Runs = Protected // an automatic commit would remove the history of all work
+		}
 	}
 	if n.Runs != "" || n.Kind == 0 || n.Kind == Deleted || n.TimeOnly || n.Up.IsDir() && (n.Kind == Modified || !runslater.MayCount(n.Path)) {
 		return
