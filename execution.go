@@ -65,6 +65,7 @@ type Execution struct {
 	// What the Runner knew of this machine when the command was planned. Others that start at the same time may
 	// find out more.
 	landlock    bool // nothing is done by namespaces
+	noOwners    bool // the kernel refuses mounts over mapped ones
 	owners      bool // root's command can change owners in the session, see keepsOwners
 	mirrored    bool // no overlay can be laid over the home directory
 	plainCaches bool // nor over caches

@@ -44,7 +44,7 @@ var (
 // place.
 func (x *Execution) keepsOwners(session *plan.Session, written bool) bool {
 	c := &x.runner.config
-	if os.Geteuid() != 0 || c.OwnIDs || c.userNamespaces() || x.landlock || session == nil || written || x.runner.noOwners.Load() ||
+	if os.Geteuid() != 0 || c.OwnIDs || c.userNamespaces() || x.landlock || session == nil || written || x.noOwners || x.runner.noOwners.Load() ||
 		!features.Has(features.NewMountCalls) {
 		return false
 	}
@@ -79,7 +79,7 @@ func (x *Execution) withoutOwners(err error) bool {
 	if !x.owners || !refusesMount(err) {
 		return false
 	}
-	x.runner.noOwners.Store(true)
+	x.noOwners = true
 	return true
 }
 

@@ -221,8 +221,7 @@ func (x *Execution) startOnce() error {
 			break
 		}
 		x.closeStdin()
-		if err == errMoreHidden || x.runner.refuseHome(x, err) || x.mendHome(err) || x.runner.mirror(x, err) || x.withoutOwners(err) ||
-			x.withoutCaches(err) ||
+		if err == errMoreHidden || x.withoutOwners(err) || x.runner.refuseHome(x, err) || x.mendHome(err) || x.runner.mirror(x, err) || x.withoutCaches(err) ||
 			gone(err, &times) {
 			x.whole = true
 			if err = x.renew(); err == nil {
@@ -246,6 +245,9 @@ func (x *Execution) startOnce() error {
 		return err
 	}
 	x.endOwnIDs()
+	if x.noOwners {
+		x.runner.noOwners.Store(true)
+	}
 	if sandbox.Of(x.cmd).HostProc {
 		own := features.Describe(features.OwnProc)
 		x.notices = append(x.notices, Notice{Kind: NoticeProc, Text: "the command has no /proc of its own, because something is " +

@@ -212,7 +212,7 @@ func withoutCapabilities(out string) string {
 const startMost = time.Minute
 
 // startErrnos are what kernels, filters of containers and limits return where something is not to be had.
-var startErrnos = []unix.Errno{unix.EPERM, unix.ENOSYS, unix.ENOMEM, unix.EMFILE, unix.ENOSPC}
+var startErrnos = []unix.Errno{unix.EPERM, unix.ENOSYS, unix.ENOMEM, unix.EMFILE, unix.ENOSPC, unix.EINVAL}
 
 // startsAlways are faults that are tried with all flags. With some of them starts hung, did not say what failed, or
 // wrote to the standard output of the command.
