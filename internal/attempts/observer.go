@@ -156,15 +156,15 @@ func (o *Observer) serve(file *os.File) {
 	defer file.Close()
 	// The thread must not end: for the kernel it may be the parent of sandboxes, which would end with it.
 	runtime.LockOSThread()
+	raise, ok := func() bool { return true }, true
 	if o.Root == nil {
-		if raise, ok := sys.Lower(allFiles); ok {
-			defer func() {
-				if raise() {
-					runtime.UnlockOSThread()
-				}
-			}()
-		}
+		raise, ok = sys.Lower(allFiles)
 	}
+	defer func() {
+		if !ok || raise() { // else no other goroutine may have the thread
+			runtime.UnlockOSThread()
+		}
+	}()
 	l := notify.Listener(file.Fd())
 	l.WakeHere()
 	for n := o.following(l, int(o.stop)); n != nil; n = o.following(l, int(o.stop)) {

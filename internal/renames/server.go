@@ -119,7 +119,7 @@ func (s *Server) unprivileged(f func()) bool {
 	if ok = ok && lowered; ok {
 		f()
 	}
-	if lowered && raise() && asBefore() {
+	if (!lowered || raise()) && asBefore() {
 		runtime.UnlockOSThread()
 	}
 	return ok

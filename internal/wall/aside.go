@@ -49,7 +49,7 @@ func (a *aside) answer(l notify.Listener, n notify.Notification, answer func(*no
 				l.Answer(w.n.ID, syscall.EPERM)
 			}
 		}
-		if lowered && raise() {
+		if !lowered || raise() {
 			runtime.UnlockOSThread()
 		}
 	})

@@ -101,6 +101,7 @@ func (d *Deputy) serve(file *os.File, stop int) {
 	runtime.LockOSThread()
 	raise, ok := sys.Lower(sys.AllCapabilities)
 	if !ok {
+		runtime.UnlockOSThread()
 		return // the Deputy must not use privileges that the command does not have
 	}
 	defer func() {
