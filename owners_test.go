@@ -171,6 +171,9 @@ func TestOwnersGainNothing(t *testing.T) {
 		{"a changed root", "chroot / true && echo won"},
 		{"device nodes", "mknod node b 7 0 && rm node && echo won"},
 		{"set-user-id", "cp /bin/true s && chmod 4755 s && test -u s && rm s && echo won"},
+		{"a rename through others' directories", "mkdir r1; " + python("import os; os.rename(\"/mnt/d/../.."+p+"/r1\", \"r2\"); os.rmdir(\"r2\")")},
+		{"a link through others' directories", python("import os; os.link(\"/mnt/d/../.." + p + "/f\", \"r3\"); os.unlink(\"r3\")")},
+		{"a rename through others' directories, by a link", "ln -sfn /mnt/d out; mkdir r1; " + python("import os; os.rename(\"out/../.."+p+"/r1\", \"r2\"); os.rmdir(\"r2\")")},
 		{"trusted attributes", python("import os; os.setxattr(\"f\", \"trusted.n\", b\"v\")")},
 		{"security attributes", python("import os; os.setxattr(\"f\", \"security.capability\", bytes.fromhex(\"0000000200200000000000000000000000000000\"))")},
 		{"raw sockets", python("import socket; socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)")},
@@ -214,5 +217,52 @@ func TestOwnersGainNothing(t *testing.T) {
 		if got := printed(t, runner(t, tc.c), "touch /tmp/f; chown 1 /tmp/f 2>/dev/null; echo $?"); got != tc.want {
 			t.Errorf("%+v: %q", tc.c, got)
 		}
+	}
+}
+
+// TestOwnersRenames: what nsrun does in the kernel's place for renames and links, it does with the rights of the
+// process that makes the call: of root over files of all owners, and of other users.
+func TestOwnersRenames(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	for _, own := range []bool{false, true} {
+		t.Run(fmt.Sprint(own), func(t *testing.T) {
+			dir := place(t, "theirs/d/e/f: f\n", "theirs/g: g\n", "theirs/closed/", "mine/d/f: m\n", "mixed/d/f: x\n", "shared/d/f: s\n", "link/f: l\n", "link/out/")
+			needOwnIDs(t, dir)
+			livesIn(t, dir, "/srv")
+			p := filepath.Join(dir, "p")
+			give := func(uid, gid int, mode os.FileMode, names ...string) {
+				t.Helper()
+				for _, name := range names {
+					name = filepath.Join(p, name)
+					if err := errors.Join(os.Chown(name, uid, gid), os.Chmod(name, mode)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			give(1234, 1235, 0o700, "theirs", "theirs/d", "theirs/d/e", "theirs/closed")
+			give(1234, 1235, 0o600, "theirs/g", "theirs/d/e/f", "mixed/d/f", "link/f")
+			give(0, 1235, 0o2775, "shared", "shared/d")
+			give(1234, 1235, 0o755, "link")
+			run := func(who, from, to string) string {
+				return who + "/usr/bin/python3 -c 'import os, sys\ntry: os.rename(sys.argv[1], sys.argv[2])\nexcept OSError as e: print(e.strerror)' " + from + " " + to + "; "
+			}
+			const as = "setpriv --reuid 1234 --regid 1235 --clear-groups "
+			r := runner(t, nsrun.Config{Project: p, OwnIDs: own})
+			for _, tc := range []struct{ name, script, want string }{
+				{"root, a directory of others", run("", "theirs/d", "theirs/x") + "stat -c '%u:%g %a' theirs/x theirs/x/e/f", "1234:1235 700\n1234:1235 600\n"},
+				{"root, by the whole path", run("", "$PWD/theirs/x", "$PWD/theirs/y") + "stat -c '%u:%g %a' theirs/y", "1234:1235 700\n"},
+				{"root, from a directory of others", "cd theirs/closed; " + run("", "../y", "../z") + "cat ../z/e/f", "f\n"},
+				{"root, a file of others in a directory", run("", "mixed/d", "mixed/x") + "stat -c %u:%g mixed/x mixed/x/f", "0:0\n1234:1235\n"},
+				{"root, a link", "ln link/f link/out/f; [ link/f -ef link/out/f ] && stat -c %h link/f; tar -cf /tmp/t.tar link && echo archived", "2\narchived\n"},
+				{"the owner", run(as, "theirs/z", "theirs/d") + as + "stat -c %u:%g theirs/d theirs/d/e", "1234:1235\n1234:1235\n"},
+				{"a member of the group", run("setpriv --reuid 77 --regid 1235 --clear-groups ", "shared/d/f", "shared/d/g") + run("setpriv --reuid 77 --regid 78 --groups 1235 ", "shared/d/g", "shared/d/h") + "ls shared/d", "h\n"},
+				{"somebody else", run("setpriv --reuid 77 --regid 77 --clear-groups ", "mine/d", "mine/x") + "ls mine", "Permission denied\nd\n"},
+				{"root, in a directory of others", "chown 1234 mine; " + run("", "mine/d", "mine/x") + "ls mine", "x\n"},
+			} {
+				if got := printed(t, r, tc.script); got != tc.want {
+					t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+				}
+			}
+		})
 	}
 }

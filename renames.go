@@ -16,7 +16,8 @@ func (x *Execution) rename(cmd *nsexec.Cmd, roots []string, deny nsexec.Filter) 
 	if !x.overlays(roots) {
 		return
 	}
-	x.renames = &renames.Server{Root: x.ownRoot()}
+	_, owners := x.mapsIDs()
+	x.renames = &renames.Server{Root: x.ownRoot(), Owners: owners}
 	x.renames.Attach(sandbox.Of(cmd), deny)
 	cmd.Seccomp = []nsexec.Filter{} // which the server has
 }

@@ -3,7 +3,6 @@
 package renames
 
 import (
-	"bytes"
 	"os"
 	"strconv"
 	"strings"
@@ -41,7 +40,8 @@ func parse(n *notify.Notification) call {
 type caller struct {
 	text [unix.PathMax]byte
 	pid  uint32
-	root sys.FD // its root directory; only if pid is not zero
+	root sys.FD  // its root directory; only if pid is not zero
+	by   *rights // nil: this process's
 }
 
 func (s *caller) close() {
@@ -102,7 +102,8 @@ func (s *caller) special(c *call, which int) bool {
 	}
 	fd, err := sys.Openat2(int(at), name, unix.O_PATH|unix.O_NOFOLLOW, 0, how)
 	if err != nil {
-		return err == unix.EXDEV // the name leads out of the directory
+		// The name leads out of the directory, or through one that only the caller may enter.
+		return err == unix.EXDEV || err == unix.EACCES
 	}
 	defer unix.Close(fd)
 	var st unix.Statx_t
@@ -135,7 +136,7 @@ func (s *caller) resolve(c *call) *move {
 		}
 		var err error
 		if slash >= 0 && name[0] == '/' {
-			p.dir, err = open(s.root, name[:slash+1], inRoot)
+			p.dir, err = s.openDir(s.root, name[:slash+1], inRoot)
 		} else {
 			p.dir, err = s.below(notify.Base(c.pid, c.dir[i]), name[:slash+1])
 		}
@@ -182,7 +183,7 @@ func (s *caller) below(base, name string) (sys.FD, error) {
 	}
 	at := sys.FD(fd)
 	defer at.Close()
-	to, err := open(at, name, beneath)
+	to, err := s.openDir(at, name, beneath)
 	if err != unix.EXDEV {
 		return to, err
 	}
@@ -192,7 +193,7 @@ func (s *caller) below(base, name string) (sys.FD, error) {
 	if err != nil {
 		return sys.None, err
 	}
-	again, err := open(s.root, text, inRoot|unix.RESOLVE_NO_SYMLINKS)
+	again, err := s.openDir(s.root, text, inRoot|unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
 		return sys.None, err
 	}
@@ -200,7 +201,7 @@ func (s *caller) below(base, name string) (sys.FD, error) {
 	if !same(at, again) {
 		return sys.None, unix.ENOENT
 	}
-	return open(s.root, text+"/"+name, inRoot)
+	return s.openDir(s.root, text+"/"+name, inRoot)
 }
 
 // nameOf returns the kernel's name for a directory. In the caller's root that name may lead elsewhere.
@@ -215,17 +216,7 @@ func sameUser(pid uint32) bool {
 	if os.Geteuid() != 0 {
 		return true
 	}
-	status, err := os.ReadFile(notify.Proc(pid, "status"))
-	if err != nil {
-		return false
-	}
+	who, ok := rightsOf(pid)
 	user, group := ids()
-	for line := range bytes.Lines(status) {
-		words := bytes.Fields(line)
-		if len(words) == 5 && (string(words[0]) == "Uid:" && string(words[4]) != strconv.Itoa(user) ||
-			string(words[0]) == "Gid:" && string(words[4]) != strconv.Itoa(group)) {
-			return false
-		}
-	}
-	return true
+	return ok && who.user == user && who.group == group
 }

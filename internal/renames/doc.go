@@ -40,8 +40,10 @@
 //  2. This process acts on descriptors of directories that it reached through the caller's root, working directory or
 //     descriptors, and so through the sandbox's mounts, with what these hide and what is read-only in them. It follows
 //     no link from there on, and it does so as the same user, without capabilities. If the caller's user is another
-//     one, it leaves the call to the kernel. So whatever somebody swaps, this process touches only what the processes
-//     could have renamed, linked or removed themselves.
+//     one, it leaves the call to the kernel, or becomes that user (Server.Owners). So whatever somebody swaps, this
+//     process touches only what the processes could have renamed, linked or removed themselves. If the caller has
+//     root's capabilities over files of all owners, this process uses them too, but only in overlays of the sandbox:
+//     an overlay carries out each call with the rights of whoever mounted it, and that was the sandbox (owners.go).
 //  3. There is one exception. If a name is a mount point of theirs (something hidden or protected), the kernel lets
 //     nobody in their mount namespace rename or remove the name. But this process is in another mount namespace, and
 //     for it the kernel would detach the mount. So this process touches no name that the kernel reports as the root of

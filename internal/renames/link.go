@@ -34,7 +34,7 @@ func (s *Server) link(l notify.Listener, n *notify.Notification) {
 		s.seen.link(l, &c, s)
 	default:
 		s.running.Go(func() {
-			if !s.act(func(seen *caller) { seen.link(l, &c, s) }) {
+			if !s.act(l, &c, func(seen *caller) { seen.link(l, &c, s) }) {
 				l.Proceed(c.id)
 			}
 		})
@@ -66,7 +66,8 @@ func (s *caller) link(l notify.Listener, c *call, of *Server) {
 	}
 	err := error(errLeave)
 	if overlay {
-		of.effect(func() { err = m.link(s, of, c.flags != 0, git) })
+		m.by = s.by
+		of.effect(func() { m.asOwner(func() { err = m.link(s, of, c.flags != 0, git) }) })
 	}
 	switch err {
 	case nil:

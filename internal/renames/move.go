@@ -27,6 +27,7 @@ type move struct {
 	from, to place
 	flags    uint32
 	waits    func() bool // whether the caller still waits
+	by       *rights     // the caller's; nil: this process's
 }
 
 func (m *move) close() {

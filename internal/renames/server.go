@@ -23,6 +23,9 @@ type Server struct {
 	// Root is the outer id of the sandbox's user and group 0, if the processes have ids of their own. Calls are
 	// made with that id. Zero: with this process's ids.
 	Root int
+	// Owners says that root's processes can have capabilities over files of all owners, and become other users. Each
+	// call is then made with the ids and these capabilities of the process that made it.
+	Owners bool
 
 	server  notify.Server
 	next    *sandbox.Observer // gets all other calls; nil: there are none
@@ -36,6 +39,7 @@ type Server struct {
 	copies     copies    // of linked files
 	dirTimes   dirTimes
 	restricted atomic.Bool // a process has restricted itself by Landlock: see doc.go
+	overlays   overlays    // of the sandbox; nil: they are not known yet
 
 	// For the thread that gets the calls.
 	own  bool // it is this Server's
@@ -63,8 +67,8 @@ func (s *Server) Attach(c *sandbox.Options, deny []unix.SockFilter) {
 	s.began = time.Now()
 	s.server.Handle = s.handle
 	s.server.On = func(serve func()) bool {
-		return s.unprivileged(func() {
-			s.own = true
+		return s.unprivileged(s.root(), func() {
+			s.own = !s.Owners
 			serve()
 		})
 	}
@@ -109,12 +113,23 @@ func (s *Server) ended() bool {
 	return s.gone
 }
 
-// unprivileged calls f on a thread without capabilities: commands in a sandbox have none outside of it. The thread must
-// not end: for the kernel it may be the parent of sandboxes, which would end with it. False: the capabilities could not
-// be dropped, and f was not called.
-func (s *Server) unprivileged(f func()) bool {
+// root are the rights of root's processes. Nil: this process's.
+func (s *Server) root() *rights {
+	if s.Root == 0 {
+		return nil
+	}
+	return &rights{user: s.Root, group: s.Root}
+}
+
+// unprivileged calls f on a thread with the ids of by, and without capabilities: commands in a sandbox have none
+// outside of it. The thread must not end: for the kernel it may be the parent of sandboxes, which would end with it.
+// False: the capabilities could not be dropped, and f was not called.
+func (s *Server) unprivileged(by *rights, f func()) bool {
 	runtime.LockOSThread()
-	asBefore, ok := become(s.Root)
+	asBefore, ok := func() bool { return true }, true
+	if by != nil {
+		asBefore, ok = become(by)
+	}
 	raise, lowered := sys.Lower(sys.AllCapabilities)
 	if ok = ok && lowered; ok {
 		f()
@@ -169,7 +184,7 @@ func (s *Server) apart(l notify.Listener, c *call) {
 	s.waiting <- struct{}{}
 	defer func() { <-s.waiting }()
 	var m *move
-	done := s.act(func(seen *caller) { m = seen.begin(l, c, s) })
+	done := s.act(l, c, func(seen *caller) { m = seen.begin(l, c, s) })
 	switch {
 	case !done:
 		l.Proceed(c.id)
@@ -179,11 +194,26 @@ func (s *Server) apart(l notify.Listener, c *call) {
 }
 
 // act calls f on a thread without capabilities, one call at a time. False: f was not called.
-func (s *Server) act(f func(*caller)) bool {
+func (s *Server) act(l notify.Listener, c *call, f func(*caller)) bool {
 	s.acting.Lock()
 	defer s.acting.Unlock()
-	return s.unprivileged(func() {
-		var seen caller
+	seen := caller{by: s.root()}
+	if s.Owners && os.Geteuid() == 0 {
+		by, ok := rightsOf(c.pid)
+		if s.overlays == nil {
+			s.overlays = overlaysOf(c.pid)
+		}
+		if !l.Valid(c.id) { // this can have been another process
+			s.overlays = nil
+			ok = false
+		}
+		if !ok {
+			return false
+		}
+		by.overlays = s.overlays
+		seen.by = &by
+	}
+	return s.unprivileged(seen.by, func() {
 		defer seen.close()
 		f(&seen)
 	})
@@ -211,7 +241,8 @@ func (s *caller) begin(l notify.Listener, c *call, of *Server) *move {
 		file, err := false, error(errLeave)
 		rename := func() { file, err = m.rename(s, &of.copies) }
 		if overlay {
-			of.effect(rename)
+			m.by = s.by
+			of.effect(func() { m.asOwner(rename) })
 		} else {
 			rename() // from one mount to another, which changes nothing
 		}
@@ -236,7 +267,9 @@ func (s *Server) carry(l notify.Listener, id uint64, m *move) {
 	s.moving.Lock()
 	defer s.moving.Unlock()
 	err := error(errLeave)
-	s.effect(func() { s.unprivileged(func() { err = m.carry() }) })
+	s.effect(func() {
+		s.unprivileged(m.by, func() { m.asOwner(func() { err = m.carry() }) })
+	})
 	switch e, ok := err.(syscall.Errno); {
 	case err == nil:
 		l.Answer(id, 0)

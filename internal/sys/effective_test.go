@@ -10,6 +10,7 @@ import (
 )
 
 // TestLower: afterwards a thread has the capabilities that it had before, without those that it had given up itself.
+// Raise gives it back those that are permitted.
 func TestLower(t *testing.T) {
 	runtime.LockOSThread() // and the thread ends with the test
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -32,5 +33,12 @@ func TestLower(t *testing.T) {
 	}
 	if ok := back(); !ok || get() != had {
 		t.Errorf("restored: %v, %x instead of %x", ok, get(), had)
+	}
+	back, ok = Raise(left)
+	if now := get(); !ok || now[0].Effective != had[0].Effective|had[0].Permitted&left || now[1] != had[1] {
+		t.Errorf("raised: %v, %x", ok, now)
+	}
+	if ok := back(); !ok || get() != had {
+		t.Errorf("given up: %v, %x instead of %x", ok, get(), had)
 	}
 }

@@ -1,0 +1,112 @@
+//go:build linux
+
+package renames
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/notify"
+	"github.com/nsrun/nsrun/internal/sys"
+)
+
+// asOwner calls f on a thread of unprivileged. If the caller has root's capabilities over files of all owners, and the
+// names are in an overlay of the sandbox, f has them too. An overlay carries out each call with the rights of whoever
+// mounted it, after it has checked those of the caller. That was the sandbox, whose root has the same capabilities over
+// the same ids. So f can do no more than the caller.
+func (m *move) asOwner(f func()) {
+	if m.by.owns(m.from.dir) && m.overlay() {
+		raised(f)
+	} else {
+		f()
+	}
+}
+
+// raised calls f with the capabilities over files of all owners. Each thread of unprivileged that uses them answers one
+// call only, and gives up the rest of its rights afterwards.
+func raised(f func()) {
+	if back, ok := sys.Raise(ownersCapabilities); ok {
+		defer back()
+	}
+	f()
+}
+
+// overlays are the overlays of a sandbox, by the mount's id, and where they are. The sandbox keeps them to its end.
+type overlays map[uint64]string
+
+// owns reports whether a caller has capabilities over files of all owners, and a directory is in an overlay of the
+// sandbox.
+func (r *rights) owns(dir sys.FD) bool {
+	if r == nil || !r.owners {
+		return false
+	}
+	var st unix.Statx_t
+	if sys.Statx(int(dir), "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st) != nil || st.Mask&unix.STATX_MNT_ID == 0 {
+		return false
+	}
+	_, ok := r.overlays[st.Mnt_id]
+	return ok
+}
+
+// around returns the overlay that a path begins with. Empty: there is none.
+func (o overlays) around(path string) (at string) {
+	for _, p := range o {
+		if len(p) > len(at) && strings.HasPrefix(path, p+"/") {
+			at = p
+		}
+	}
+	return at
+}
+
+// overlaysOf reads the mounts of a process of the sandbox.
+func overlaysOf(pid uint32) overlays {
+	table, err := os.ReadFile(notify.Proc(pid, "mountinfo"))
+	if err != nil {
+		return nil
+	}
+	found := make(overlays)
+	for line := range bytes.Lines(table) {
+		mount, source, _ := strings.Cut(string(line), " - ")
+		words := strings.Fields(mount)
+		if len(words) < 6 || !strings.HasPrefix(source, "overlay ") {
+			continue
+		}
+		if id, err := strconv.ParseUint(words[0], 10, 64); err == nil {
+			found[id] = unescape.Replace(words[4])
+		}
+	}
+	return found
+}
+
+// unescape undoes what the kernel does with names in tables of mounts.
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+// openDir opens a directory, as open does. If the caller may enter directories of all owners, it enters those of the
+// sandbox's overlays, and does not leave the overlay then: elsewhere the caller has no such right.
+func (s *caller) openDir(at sys.FD, name string, how uint64) (sys.FD, error) {
+	dir, err := open(at, name, how)
+	if err != unix.EACCES || s.by == nil {
+		return dir, err
+	}
+	if how&unix.RESOLVE_IN_ROOT != 0 {
+		top := s.by.overlays.around(name)
+		if top == "" {
+			return dir, err
+		}
+		inside, err := open(at, top, how)
+		if err != nil {
+			return inside, err
+		}
+		defer inside.Close()
+		at, name = inside, strings.TrimLeft(name[len(top):], "/")
+	}
+	if name == "" || !s.by.owns(at) {
+		return sys.None, unix.EACCES
+	}
+	raised(func() { dir, err = open(at, name, beneath|unix.RESOLVE_NO_XDEV) })
+	return dir, err
+}
