@@ -48,6 +48,7 @@ func TestOwners(t *testing.T) {
 				{"write", "echo more >>theirs/secret; echo n >theirs/n; stat -c %u:%g theirs/secret theirs/n", "1234:1235\n0:0\n"},
 				{"give away", "echo g >g; chown 1:2 g; chmod 640 g; touch -d @7 g; stat -c '%u:%g %a %Y' g", "1:2 640 7\n"},
 				{"archive", "mkdir t; echo a >t/a; chown -R 1234:1235 t; tar cf t.tar t; rm -r t; tar xf t.tar; stat -c %u:%g t t/a", "1234:1235\n1234:1235\n"},
+				{"set-group-id", "mkdir s; chgrp 7 s; chmod 2775 s; mkdir s/t; stat -c '%a %g' s s/t", "2775 7\n2755 7\n"},
 				{"remove", "rm theirs/f; ls theirs", "n\nsecret\n"},
 				{"rename a directory", "mv moved there && cat there/f && stat -c %u there there/f", "m\n1234\n1234\n"},
 				{"somebody else", "setpriv --reuid 1234 --regid 1235 --clear-groups sh -c 'id -u; cat theirs/secret; cat f; echo no >f' 2>&1", "1234\nz\nmore\nx\nsh: 1: cannot create f: Permission denied\n"},
@@ -63,7 +64,7 @@ func TestOwners(t *testing.T) {
 				t.Fatal(err)
 			}
 			for name, want := range map[string]string{
-				"g": "1:2", "t/a": "1234:1235", "theirs/secret": "1234:1235", "theirs/n": "0:0", "theirs": "1234:1235", "there": "1234:1235", "f": "0:0",
+				"g": "1:2", "t/a": "1234:1235", "theirs/secret": "1234:1235", "theirs/n": "0:0", "theirs": "1234:1235", "there": "1234:1235", "f": "0:0", "s/t": "0:7",
 			} {
 				if got := owner(t, p, name); got != want {
 					t.Errorf("committed %s: %s, want %s", name, got, want)
@@ -171,6 +172,7 @@ func TestOwnersGainNothing(t *testing.T) {
 		{"a changed root", "chroot / true && echo won"},
 		{"device nodes", "mknod node b 7 0 && rm node && echo won"},
 		{"set-user-id", "cp /bin/true s && chmod 4755 s && test -u s && rm s && echo won"},
+		{"set-group-id of a file that is written to", "cp /bin/true s; chgrp 7 s; chmod 2755 s; echo >>s; test -g s && echo won; rm s; test ! -e s"},
 		{"a rename through others' directories", "mkdir r1; " + python("import os; os.rename(\"/mnt/d/../.."+p+"/r1\", \"r2\"); os.rmdir(\"r2\")")},
 		{"a link through others' directories", python("import os; os.link(\"/mnt/d/../.." + p + "/f\", \"r3\"); os.unlink(\"r3\")")},
 		{"a rename through others' directories, by a link", "ln -sfn /mnt/d out; mkdir r1; " + python("import os; os.rename(\"out/../.."+p+"/r1\", \"r2\"); os.rmdir(\"r2\")")},

@@ -23,8 +23,10 @@ const (
 )
 
 // Capabilities are those that give a command no rights outside its ids. The others either apply to more than files
-// (CAP_SYS_ADMIN could remove a mount that hides something), or leave something in a file for others (CAP_SETFCAP,
-// CAP_FSETID).
+// (CAP_SYS_ADMIN could remove a mount that hides something), or leave something in a file for others (CAP_SETFCAP).
+// CAP_FSETID lets root set the set-group-id bit for all groups of the sandbox. A member of the group can do that
+// without, and CAP_SETGID makes root a member. A write to a file clears the bits all the same: there the kernel asks
+// for the capability in the host's user namespace.
 const Capabilities = nsexec.Capabilities(sandbox.RootsCapabilities)
 
 // ErrUnsupported says that a file system cannot have idmapped mounts.
