@@ -138,7 +138,7 @@ func TestOwnersGainNothing(t *testing.T) {
 	needOwnIDs(t, dir)
 	p := filepath.Join(dir, "p")
 	livesIn(t, dir, "/srv")
-	testenv.Tree(t, dir, "home/.ssh/key: secret\n", "home/.local/state/nsrun/sessions/", "others/f: secret\n", "others/d/")
+	testenv.Tree(t, dir, "home/.ssh/key: secret\n", "home/.local/state/nsrun/sessions/", "home/.cache/go-build/", "others/f: secret\n", "others/d/")
 	for _, name := range []string{"others", "others/f", "others/d"} {
 		if err := errors.Join(os.Chown(filepath.Join(dir, name), 1234, 1234), os.Chmod(filepath.Join(dir, name), 0o700)); err != nil {
 			t.Fatal(err)
@@ -189,7 +189,6 @@ func TestOwnersGainNothing(t *testing.T) {
 		{"a new name there", "touch hole/n && rm hole/n && echo won"},
 		{"secrets of the home directory", "cat /srv/.ssh/key && echo won"},
 		{"sessions", "ls /srv/.local/state/nsrun/sessions && echo won"},
-		{"another mount of the home directory", "cat /proc/1/root/srv/.ssh/key && echo won"},
 	} {
 		control, err := exec.Command("sh", "-c", "cd "+p+"; exec 2>&1; "+tc.script).Output()
 		if !strings.HasSuffix(string(control), "won\n") {
