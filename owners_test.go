@@ -43,7 +43,7 @@ func TestOwners(t *testing.T) {
 			}
 			r := runner(t, nsrun.Config{Project: p, Engine: engine})
 			for _, tc := range []struct{ name, script, want string }{
-				{"id", "id -u; id -g; cat /proc/self/uid_map | tr -s ' '", fmt.Sprintf("0\n0\n 0 0 1\n 1 %d %d\n", idmap.First+1, idmap.Count-1)},
+				{"id", "id -u; id -g; head -n 2 /proc/self/uid_map | tr -s ' '", fmt.Sprintf("0\n0\n 0 0 1\n 1 %d %d\n", idmap.First+1, idmap.Count-1)},
 				{"read", "cat theirs/secret; stat -c %u:%g theirs theirs/f f", "z\n1234:1235\n1234:1235\n0:0\n"},
 				{"write", "echo more >>theirs/secret; echo n >theirs/n; stat -c %u:%g theirs/secret theirs/n", "1234:1235\n0:0\n"},
 				{"give away", "echo g >g; chown 1:2 g; chmod 640 g; touch -d @7 g; stat -c '%u:%g %a %Y' g", "1:2 640 7\n"},
@@ -81,6 +81,41 @@ func TestOwners(t *testing.T) {
 				t.Errorf("undone: %q", got)
 			}
 		})
+	}
+}
+
+// TestOwnersHigh: files whose owner or group has a high id can be changed like others, as those of a domain's users or
+// of a container. They keep it.
+func TestOwnersHigh(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	for _, id := range []int{idmap.Count, 500000000, idmap.First + 1, 1<<31 - 1, 1<<32 - 2} {
+		for name, ids := range map[string][2]int{"owner": {id, 0}, "group": {0, id}, "both": {id, id}} {
+			for _, own := range []bool{false, true} {
+				dir := place(t, "moved: m\n", "written: w\n", "removed: r\n", "linked: l\n", "d/f: f\n", "into/")
+				needOwnIDs(t, dir)
+				p := filepath.Join(dir, "p")
+				for _, f := range []string{"moved", "written", "removed", "linked", "d", "d/f", "into"} {
+					if err := os.Chown(filepath.Join(p, f), ids[0], ids[1]); err != nil {
+						t.Fatal(err)
+					}
+				}
+				r := runner(t, nsrun.Config{Project: p, OwnIDs: own})
+				want := fmt.Sprintf("%d:%d", ids[0], ids[1])
+				got := printed(t, r, "mv moved m && echo x >>written && rm removed && ln linked l && mv d e && touch into/n && "+
+					"stat -c %u:%g m written l e e/f into | sort -u")
+				if got != want+"\n" {
+					t.Errorf("%s is %d (own ids: %v): %q", name, id, own, got)
+				}
+				if err := r.Commit(t.Context(), overlay.CommitOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				for _, f := range []string{"m", "written", "l", "e", "e/f", "into"} {
+					if got := owner(t, p, f); got != want {
+						t.Errorf("%s is %d (own ids: %v): committed %s: %s", name, id, own, f, got)
+					}
+				}
+			}
+		}
 	}
 }
 

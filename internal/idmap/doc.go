@@ -11,7 +11,12 @@
 //     terminals, pipes and entries of /proc do not.
 //   - Root's own files are out of reach too, if permissions protect them from others.
 //
+// With HostRoot, user and group 0 are those of the host's root, and only the other ids are the command's own. Then the
+// capabilities also hold for files outside whose owner and group are both root.
+//
 // Ids from First on are used. sssd(8) assigns ids below 2000200000 by default. systemd leaves 1879048192 to 2147352575
-// to nobody (UIDS-GIDS): files of images that are not the host's own belong to the ids from 2147352576 on. All
-// sandboxes have the same ids. Their processes do not see each other.
+// to nobody (UIDS-GIDS): files of images that are not the host's own belong to the ids from 2147352576 on. Ids of the
+// sandbox that are too high for these have outer ids from 1<<31 on, which are negative where an id has 32 bits. Nobody
+// uses them. So a file's owner has no id in the sandbox only if its id is from 1<<31 to 1<<32-1<<16-1: then the command
+// cannot change the file. All sandboxes have the same ids. Their processes do not see each other.
 package idmap

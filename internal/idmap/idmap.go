@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -16,11 +17,19 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// The outer ids of a sandbox are Count ids from First on.
+// The outer ids of a sandbox's ids below Count are the ids from First on.
 const (
 	First = 0x7800_0000
 	Count = 0x07fe_0000
 )
+
+// high are the rest of a sandbox's map: an overlay cannot copy up a file whose owner has no id in the sandbox
+// (EOVERFLOW). Files of a domain's users and of containers have such owners, and archives some of the last ids, which
+// are negative where an id has 32 bits (nobody is -2 on some systems).
+var high = [...]nsexec.IDMap{
+	{Inside: Count, Outside: 1 << 31, Count: 1<<31 - Count},
+	{Inside: 1<<32 - 1<<16, Outside: 1<<32 - Count, Count: 1<<16 - 1},
+}
 
 // Capabilities are those that give a command no rights outside its ids. The others either apply to more than files
 // (CAP_SYS_ADMIN could remove a mount that hides something), or leave something in a file for others (CAP_SETFCAP).
@@ -40,12 +49,12 @@ const (
 	HostRoot Root = true  // those of the host's root
 )
 
-// Map is the id map of a sandbox, of users or of groups.
+// Map is the id map of a sandbox, of users or of groups. A map of at most five rows is the fastest.
 func (r Root) Map() []nsexec.IDMap {
 	if r == HostRoot {
-		return []nsexec.IDMap{{Count: 1}, {Inside: 1, Outside: First + 1, Count: Count - 1}}
+		return append([]nsexec.IDMap{{Count: 1}, {Inside: 1, Outside: First + 1, Count: Count - 1}}, high[:]...)
 	}
-	return []nsexec.IDMap{{Outside: First, Count: Count}}
+	return append([]nsexec.IDMap{{Outside: First, Count: Count}}, high[:]...)
 }
 
 // Ahead is Map, as sandbox.Ahead takes it.
@@ -58,10 +67,7 @@ func (r Root) Ahead() (list []sandbox.IDMap) {
 
 // Has reports whether an outer id is one of the sandbox's.
 func (r Root) Has(id uint32) bool {
-	if r == HostRoot && id == First || id-First >= Count {
-		return r == HostRoot && id == 0
-	}
-	return true
+	return slices.ContainsFunc(r.Map(), func(m nsexec.IDMap) bool { return id-m.Outside < m.Count })
 }
 
 // A Namespace is a user namespace with these ids, by which mounts are mapped. The zero Namespace makes it when it is
