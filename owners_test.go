@@ -89,32 +89,98 @@ func TestOwners(t *testing.T) {
 func TestOwnersHigh(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	for _, id := range []int{idmap.Count, 500000000, idmap.First + 1, 1<<31 - 1, 1<<32 - 2} {
-		for name, ids := range map[string][2]int{"owner": {id, 0}, "group": {0, id}, "both": {id, id}} {
-			for _, own := range []bool{false, true} {
-				dir := place(t, "moved: m\n", "written: w\n", "removed: r\n", "linked: l\n", "d/f: f\n", "into/")
-				needOwnIDs(t, dir)
-				p := filepath.Join(dir, "p")
-				for _, f := range []string{"moved", "written", "removed", "linked", "d", "d/f", "into"} {
-					if err := os.Chown(filepath.Join(p, f), ids[0], ids[1]); err != nil {
-						t.Fatal(err)
-					}
+		dir := place(t, "owner/", "group/", "both/")
+		needOwnIDs(t, dir)
+		p := filepath.Join(dir, "p")
+		owners := map[string][2]int{"owner": {id, 0}, "group": {0, id}, "both": {id, id}}
+		for name, ids := range owners {
+			sub := filepath.Join(p, name)
+			testenv.Tree(t, sub, "moved: m\n", "written: w\n", "removed: r\n", "linked: l\n", "d/f: f\n", "into/")
+			for _, f := range []string{"moved", "written", "removed", "linked", "d", "d/f", "into"} {
+				if err := os.Chown(filepath.Join(sub, f), ids[0], ids[1]); err != nil {
+					t.Fatal(err)
 				}
-				r := runner(t, nsrun.Config{Project: p, OwnIDs: own})
+			}
+		}
+		for _, own := range []bool{false, true} {
+			r := runner(t, nsrun.Config{Project: p, OwnIDs: own})
+			for name, ids := range owners {
 				want := fmt.Sprintf("%d:%d", ids[0], ids[1])
-				got := printed(t, r, "mv moved m && echo x >>written && rm removed && ln linked l && mv d e && touch into/n && "+
+				got := printed(t, r, "cd "+name+" && mv moved m && echo x >>written && rm removed && ln linked l && mv d e && touch into/n && "+
 					"stat -c %u:%g m written l e e/f into | sort -u")
 				if got != want+"\n" {
 					t.Errorf("%s is %d (own ids: %v): %q", name, id, own, got)
 				}
-				if err := r.Commit(t.Context(), overlay.CommitOptions{}); err != nil {
-					t.Fatal(err)
-				}
+			}
+			s := r.Session()
+			if err := s.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for name, ids := range owners {
 				for _, f := range []string{"m", "written", "l", "e", "e/f", "into"} {
-					if got := owner(t, p, f); got != want {
+					if want, got := fmt.Sprintf("%d:%d", ids[0], ids[1]), owner(t, p, name, f); got != want {
 						t.Errorf("%s is %d (own ids: %v): committed %s: %s", name, id, own, f, got)
 					}
 				}
 			}
+			if err := s.Undo(t.Context(), overlay.UndoOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestOwnersPlayground: a command can give its project's playground away, and the next one has it nevertheless. A
+// directory of the caller's is written in place, so root's command has no such rights then.
+func TestOwnersPlayground(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t, "f: x\n")
+	needOwnIDs(t, dir)
+	livesIn(t, dir, "/srv")
+	c := nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard}
+	r := runner(t, c)
+	for _, tc := range []struct{ script, want string }{
+		{"cd ~/playground; echo 1 >f; chown -R 1234:1235 .; stat -c %u f .", "1234\n1234\n"},
+		{"cd ~/playground; echo 2 >g; cat f; stat -c %u f .", "1\n1234\n0\n"},
+	} {
+		if got := printed(t, r, tc.script); got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.script, got, tc.want)
+		}
+	}
+	testenv.Tree(t, dir, "named/f: n\n")
+	c.Playground = filepath.Join(dir, "named")
+	if got := printed(t, runner(t, c), "chown 1234 ~/playground/f 2>/dev/null; stat -c %u ~/playground/f"); got != "0\n" {
+		t.Errorf("in the caller's directory: %q", got)
+	}
+	if err := os.Chown(c.Playground, 1234, 1234); err != nil {
+		t.Fatal(err)
+	}
+	if got := printed(t, runner(t, c), "ls ~/playground 2>/dev/null"); got != "" || owner(t, c.Playground) != "1234:1234" {
+		t.Errorf("somebody else's directory: %q, %s", got, owner(t, c.Playground))
+	}
+}
+
+// TestOwnersView: View says what a command would have on this file system.
+func TestOwnersView(t *testing.T) {
+	dir := place(t, "f: x\n")
+	needOwnIDs(t, dir)
+	testenv.Tree(t, dir, "upper/", "work/", "at/")
+	at := filepath.Join(dir, "at")
+	options := fmt.Sprintf("lowerdir=%s/p,upperdir=%s/upper,workdir=%s/work", dir, dir, dir)
+	if err := unix.Mount("overlay", at, "overlay", 0, options); err != nil {
+		testenv.Skip(t, "an overlay", err.Error())
+		return
+	}
+	defer unix.Unmount(at, unix.MNT_DETACH)
+	for _, project := range []string{filepath.Join(dir, "p"), at} {
+		r := runner(t, nsrun.Config{Project: project, After: nsrun.Discard})
+		v, err := r.View(t.Context(), nsrun.Request{Command: "true"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		can := strings.HasSuffix(printed(t, r, "echo a >a; chown 1 a 2>/dev/null; stat -c %u a"), "1\n")
+		if v.Owners != can || can != (project != at) {
+			t.Errorf("%s: View says %v, and the command can: %v", project, v.Owners, can)
 		}
 	}
 }

@@ -44,11 +44,9 @@ var (
 // place.
 func (x *Execution) keepsOwners(session *plan.Session, written bool) bool {
 	c := &x.runner.config
-	if os.Geteuid() != 0 || c.OwnIDs || c.userNamespaces() || x.landlock || session == nil || written || x.noOwners || x.runner.noOwners.Load() ||
-		!features.Has(features.NewMountCalls) {
-		return false
-	}
-	return true
+	written = written || c.playground() && c.Playground != "" // else it is in nsrun's own directory, which nobody else can enter
+	return os.Geteuid() == 0 && !c.OwnIDs && !c.userNamespaces() && !x.landlock && session != nil && !written &&
+		!x.noOwners && !x.runner.noOwners.Load() && idmap.Possible() && features.Has(features.NewMountCalls)
 }
 
 // others are the folders of other users that root's command cannot write to.
@@ -74,7 +72,8 @@ func (x *Execution) others(f *plan.Facts) (list []plan.Other) {
 }
 
 // withoutOwners does without changed owners if the kernel refuses mounts over mapped ones, as before Linux 5.19. It
-// reports whether this was not known when the command was planned.
+// reports whether this was not known when the command was planned. It is asked before others that do without something:
+// without changed owners all of that may work.
 func (x *Execution) withoutOwners(err error) bool {
 	if !x.owners || !refusesMount(err) {
 		return false
@@ -108,7 +107,7 @@ func (x *Execution) ownIDs(cmd *nsexec.Cmd) error {
 	err := x.mapIDs(cmd, root)
 	if err != nil && x.owners {
 		x.endOwnIDs()
-		if errors.Is(err, idmap.ErrUnsupported) {
+		if errors.Is(err, idmap.ErrUnsupported) || errors.Is(err, unix.EPERM) { // EPERM: nsrun's own user has no such ids
 			x.runner.noOwners.Store(true)
 		}
 		x.owners, x.box.Owners, err = false, false, nil // it starts without, or fails for the same reason
@@ -149,7 +148,7 @@ func (x *Execution) mapIDs(cmd *nsexec.Cmd, root idmap.Root) error {
 	var plan mounts.Plan
 	layer := func(path string, open func() (*os.File, error)) error {
 		var f *os.File
-		if !x.explain { // which makes nothing
+		if !x.explain || x.owners { // without such mounts the answer would be another one
 			var err error
 			f, err = open()
 			if err = own(f, err, path); err != nil {
@@ -171,7 +170,11 @@ func (x *Execution) mapIDs(cmd *nsexec.Cmd, root idmap.Root) error {
 		}
 	}
 	for _, s := range list {
-		if err := layer(s.path, func() (*os.File, error) { return x.runner.ids.Mount(s.path, s.recursive) }); err != nil {
+		path := s.path
+		if x.explain {
+			path = host.Nearest(path) // nsrun's own directories may be missing
+		}
+		if err := layer(s.path, func() (*os.File, error) { return x.runner.ids.Mount(path, s.recursive) }); err != nil {
 			return err
 		}
 	}

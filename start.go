@@ -221,8 +221,8 @@ func (x *Execution) startOnce() error {
 			break
 		}
 		x.closeStdin()
-		if err == errMoreHidden || x.withoutOwners(err) || x.runner.refuseHome(x, err) || x.mendHome(err) || x.runner.mirror(x, err) || x.withoutCaches(err) ||
-			gone(err, &times) {
+		if err == errMoreHidden || x.withoutOwners(err) || x.runner.refuseHome(x, err) || x.mendHome(err) || x.runner.mirror(x, err) ||
+			x.withoutCaches(err) || gone(err, &times) {
 			x.whole = true
 			if err = x.renew(); err == nil {
 				err = x.prepare(x.runner.lastEngine())

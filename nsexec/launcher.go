@@ -371,6 +371,7 @@ func begun(p *beginning) *clone {
 	}
 	if !p.common() || p.profile != mine || !mine.self && mapped.uid == nil && s.writeMaps(p) != nil {
 		s.close()
+		p.surplus = 0 // of a sandbox that is made now, nothing is to be removed
 		return nil
 	}
 	return s

@@ -65,7 +65,7 @@ func ahead(c *nsrunlib.Config) {
 // likelyOwners reports whether a Runner probably lets root's command change owners.
 func likelyOwners(c *nsrunlib.Config) bool {
 	direct := func(r nsrunlib.Rule) bool { return r.Mode == nsrunlib.Direct }
-	if os.Geteuid() != 0 || c.Mode != nsrunlib.Overlay || c.Backend == nsrunlib.LandlockBackend ||
+	if os.Geteuid() != 0 || !idmap.Possible() || c.Mode != nsrunlib.Overlay || c.Backend == nsrunlib.LandlockBackend ||
 		slices.ContainsFunc(c.Rules, direct) || slices.Contains(c.Presets, nsrunlib.BuildPreset) {
 		return false
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/nsrun/nsrun/internal/deep"
 	"github.com/nsrun/nsrun/internal/githash"
 	"github.com/nsrun/nsrun/internal/homedir"
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/mounts"
@@ -110,13 +111,28 @@ func openPlayground(dir string, create bool) (fd int, st unix.Stat_t, err error)
 		return fail(err)
 	}
 	if err = unix.Fstat(fd, &st); err == nil && int(st.Uid) != os.Geteuid() {
-		err = errors.New("it is not yours")
+		err = takeBack(fd, dir, &st)
 	}
 	if err != nil {
 		unix.Close(fd)
 		return fail(err)
 	}
 	return fd, st, nil
+}
+
+// takeBack makes root the owner of its playground again: in a session, root's command can give it away. It is an error
+// if the directory is not one that only nsrun can have made.
+func takeBack(fd int, dir string, st *unix.Stat_t) error {
+	own := DataDir(Home())
+	var parent unix.Stat_t
+	if os.Geteuid() != 0 || own == "" || !paths.Inside(dir, own) || unix.Lstat(filepath.Dir(dir), &parent) != nil || parent.Uid != 0 ||
+		parent.Mode&0o077 != 0 {
+		return errors.New("it is not yours")
+	}
+	if err := unix.Fchownat(fd, "", 0, 0, unix.AT_EMPTY_PATH); err != nil {
+		return err
+	}
+	return unix.Fstat(fd, st)
 }
 
 // PlaygroundUsage is how much there is in a playground.

@@ -41,6 +41,14 @@ const Capabilities = nsexec.Capabilities(sandbox.RootsCapabilities)
 // ErrUnsupported says that a file system cannot have idmapped mounts.
 var ErrUnsupported = errors.New("its file system, or this kernel, cannot show it with other ids")
 
+// Possible reports whether this thread has the capabilities to make such mounts and sandboxes, and to remove whatever
+// files of other users a command leaves.
+func Possible() bool {
+	const needs = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE |
+		1<<unix.CAP_FOWNER
+	return sys.Held()&needs == needs
+}
+
 // A Root says whose ids the root of a sandbox has. All other ids of the sandbox are its own.
 type Root bool
 
