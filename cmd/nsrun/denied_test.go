@@ -170,6 +170,23 @@ func TestWhyOwners(t *testing.T) {
 	}
 }
 
+// TestWhyEnds: nothing ends before the command does. The thread that observes root's command can be the sandbox's parent,
+// whose end the sandbox does not survive. (Whether it is differs from run to run.)
+func TestWhyEnds(t *testing.T) {
+	testenv.NeedRoot(t)
+	testenv.Leaks(t, reap)
+	bin, dir := refusing(t)
+	for range 40 {
+		if status, _, said := why(t, bin, dir, "exit 3", "--own-ids"); status != 3 {
+			if strings.Contains(said, "own ids") {
+				testenv.Skip(t, "own ids", said)
+				return
+			}
+			t.Fatalf("status %d: %s", status, said)
+		}
+	}
+}
+
 // TestWhyElse: refusals of other kinds are reported, with a flag or without one.
 func TestWhyElse(t *testing.T) {
 	testenv.Leaks(t, reap)
