@@ -162,6 +162,7 @@ func TestOwnersPlayground(t *testing.T) {
 
 // TestOwnersView: View says what a command would have on this file system.
 func TestOwnersView(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t, "f: x\n")
 	needOwnIDs(t, dir)
 	testenv.Tree(t, dir, "upper/", "work/", "at/")
@@ -173,7 +174,7 @@ func TestOwnersView(t *testing.T) {
 	}
 	defer unix.Unmount(at, unix.MNT_DETACH)
 	for _, project := range []string{filepath.Join(dir, "p"), at} {
-		r := runner(t, nsrun.Config{Project: project, After: nsrun.Discard})
+		r := nsrun.NewRunner(nsrun.Config{Project: project, After: nsrun.Discard})
 		v, err := r.View(t.Context(), nsrun.Request{Command: "true"})
 		if err != nil {
 			t.Fatal(err)
@@ -181,6 +182,12 @@ func TestOwnersView(t *testing.T) {
 		can := strings.HasSuffix(printed(t, r, "echo a >a; chown 1 a 2>/dev/null; stat -c %u a"), "1\n")
 		if v.Owners != can || can != (project != at) {
 			t.Errorf("%s: View says %v, and the command can: %v", project, v.Owners, can)
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if v, err = r.View(t.Context(), nsrun.Request{Command: "true"}); err != nil || v.Owners != can { // and nothing stays open
+			t.Errorf("%s: closed: %v, %v", project, v.Owners, err)
 		}
 	}
 }

@@ -192,6 +192,9 @@ func (x *Execution) endOwnIDs() {
 		_ = f.Close()
 	}
 	x.mapped = nil
+	if x.runner.isClosed() { // Close did not wait for this command, or somebody wants a View
+		x.runner.ids.Close()
+	}
 }
 
 // An ownSource is a path that is shown with the sandbox's ids.
