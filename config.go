@@ -131,7 +131,8 @@ type Config struct {
 	Retention time.Duration
 
 	// Playground is the directory that commands see as $HOME/playground, an absolute path. It is created if it is
-	// missing. Empty: the project's own, see ProjectPlayground.
+	// missing. As it is written in place, root's commands have no privileges then, except with OwnIDs. Empty: the
+	// project's own, see ProjectPlayground.
 	Playground string
 	// NoPlayground gives commands no playground. False: there always is one.
 	NoPlayground bool

@@ -170,8 +170,8 @@ func TestWhyOwners(t *testing.T) {
 	}
 }
 
-// TestWhyEnds: nothing ends before the command does. The thread that observes root's command can be the sandbox's parent,
-// whose end the sandbox does not survive. (Whether it is differs from run to run.)
+// TestWhyEnds: nothing ends before the command does. The thread that observes root's command can be the sandbox's
+// parent, whose end the sandbox does not survive. (Whether it is differs from run to run.)
 func TestWhyEnds(t *testing.T) {
 	testenv.NeedRoot(t)
 	testenv.Leaks(t, reap)
