@@ -33,4 +33,8 @@
 // (nsexec/ahead.go) that marks names below the home directory that are almost always hidden. The second Program finds
 // these marks among its descriptors, removes those that the policy shows, and adds those that are missing
 // (internal/mountprog/marks.go). So what is hidden does not depend on the guess.
+//
+// For root, cmd/nsrun/ahead.go guesses the command's user and group ids, and nsexec/ahead.go writes the maps. The clone
+// keeps those capabilities in its bounding set that root's command can have in a session. For a command without them,
+// the second Program removes them. A command with other ids gets another sandbox.
 package prerun
