@@ -200,6 +200,7 @@ func (c *Cmd) emit(b *prog.Builder, o mountprog.Options, fds []int, status int, 
 		if err := mountprog.Compile(b, c.Mounts, o); err != nil {
 			return err
 		}
+		c.ownDevices(b, fds)
 	}
 	if c.Hostname != "" || c.opt.NoHostname {
 		b.Step("hostname", c.Hostname)
