@@ -4,6 +4,7 @@ package overlay
 
 import (
 	"errors"
+	"os"
 	"path"
 	"path/filepath"
 	"runtime"
@@ -81,7 +82,8 @@ func (f *runsFinder) mark(n *node, repos []string) {
 			n.Runs = Protected // an automatic commit would remove the history of all work
 		}
 	}
-	if n.Runs != "" || n.Kind == 0 || n.Kind == Deleted || n.TimeOnly || n.Up.IsDir() && (n.Kind == Modified || !runslater.MayCount(n.Path)) {
+	given := n.given()
+	if n.Runs != "" || n.Kind == 0 || n.Kind == Deleted || n.TimeOnly || n.Up.IsDir() && !given && (n.Kind == Modified || !runslater.MayCount(n.Path)) {
 		return
 	}
 	kind := runslater.KindOf(n.Up.Mode)
@@ -92,9 +94,27 @@ func (f *runsFinder) mark(n *node, repos []string) {
 		Path: filepath.Join(n.Root, n.Path), Kind: kind,
 		Content:    n.Kind != Modified || n.Aspects&Content != 0,
 		Executable: n.Aspects&Mode != 0 && n.Up.Perm()&^n.Low.Perm()&0o111 != 0,
+		Given:      given,
 	})
 	if n.Runs == "" && f.blind != nil {
 		n.Runs = "unknown, since a directory cannot be listed: " + f.blind.Error()
+	}
+}
+
+// given reports whether others can write to an object who could not before. The caller and root always can.
+func (n *node) given() bool {
+	owner := n.Up.UID != 0 && int(n.Up.UID) != os.Geteuid()
+	const group, others = 0o020, 0o002
+	switch perm := n.Up.Perm(); {
+	case n.Up.Typ() == unix.S_IFLNK:
+		return false
+	case n.Kind == Added || n.Kind == TypeChanged:
+		return n.Up.IsDir() && (owner || perm&others != 0)
+	case n.Kind != Modified:
+		return false
+	default: // an access control list shows the most that it gives anybody as the group's bits
+		return owner && n.Up.UID != n.Low.UID || perm&^n.Low.Perm()&(group|others) != 0 ||
+			perm&group != 0 && (n.Up.GID != n.Low.GID || n.Aspects&Attributes != 0)
 	}
 }
 

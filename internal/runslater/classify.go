@@ -16,6 +16,10 @@ type Change struct {
 	Kind Kind   // the new kind; Missing: it was deleted
 	// Content says that it is new, or has another content or type; Executable, that it has become executable.
 	Content, Executable bool
+	// Given says that other users can write to it who could not before.
+	Given bool
+
+	tree bool // see Reason
 }
 
 // A Classifier tells which changes of some roots run later. Only one goroutine may use it.
@@ -148,8 +152,23 @@ func Gone(name string) string {
 	return ""
 }
 
+// reasonGiven is for what others can give another content.
+const reasonGiven = "other users could write to it"
+
 // Reason says in a few words why a change runs later. Empty: it does not.
 func (c *Classifier) Reason(ch Change) string {
+	reason := c.reason(ch)
+	if reason == "" && ch.Given {
+		// Like a link: what is there can have any content later.
+		ch.tree, ch.Kind, ch.Content = ch.Kind == Directory, Link, true
+		if c.reason(ch) != "" {
+			reason = reasonGiven
+		}
+	}
+	return reason
+}
+
+func (c *Classifier) reason(ch Change) string {
 	if ch.Kind == Missing || !ch.Content && !ch.Executable {
 		return ""
 	}

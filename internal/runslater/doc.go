@@ -28,5 +28,7 @@
 // it, lines of some settings), and for some the neighbors in both views of the roots. Package overlay asks about every
 // object that is not a directory. A commit skips files that run later, and new directories that contain nothing else.
 //
-// Deletions never count, nor does a change of owner or time.
+// Deletions never count, nor does a change of time. A change of owner, mode or access control list counts if other
+// users can then write to a file that runs later, or to a directory of git or of such settings: they could give it
+// another content at any time. For other directories, and the project itself, it does not count.
 package runslater

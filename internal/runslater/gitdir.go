@@ -43,7 +43,8 @@ func (c *Classifier) gitReason(ch Change, elems []string) string {
 			data = true
 		}
 	}
-	if ch.Kind != File && (named >= 0 || c.inGit(path.Dir(ch.Path))) {
+	// Of what others can write to, only directories, and files with a meaning, matter.
+	if ch.Kind != File && (!ch.Given || ch.tree && !data) && (named >= 0 || c.inGit(path.Dir(ch.Path)) || ch.tree && c.isGit(ch.Path).now) {
 		if base == "head" && strings.HasPrefix(c.New.Target(ch.Path), "refs/") {
 			return ""
 		}
@@ -173,7 +174,7 @@ func validHead(v View, p string) bool {
 
 // hook decides about a file in a directory of hooks. Git does not execute samples.
 func (c *Classifier) hook(ch Change) string {
-	if ch.Kind == File && strings.HasSuffix(ch.Path, ".sample") {
+	if (ch.Kind == File || ch.Given && !ch.tree) && strings.HasSuffix(ch.Path, ".sample") {
 		return ""
 	}
 	return reasonHook

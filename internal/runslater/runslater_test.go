@@ -566,3 +566,25 @@ func TestLinksRemembered(t *testing.T) {
 		t.Errorf("paths with %d bytes are remembered", size)
 	}
 }
+
+// TestGiven: a change of owner or mode counts where other users can then write to what runs later. Nothing else about
+// the path has changed.
+func TestGiven(t *testing.T) {
+	now := at(repository, ".git/hooks/pre-commit: x", ".git/hooks/x.sample: x", ".git/index: x", ".git/objects/ab/cd: x", ".git/modules/m/HEAD: x",
+		".vscode/tasks.json: x", ".envrc: x", "a.c: x", "src/hooks/b: x", "conf: [core]", "bare/HEAD: ref: refs/heads/x", "bare/objects/x: x", "bare/refs/x: x", "bare/hooks/update: x")
+	now["/p/.git/config"] = "[include]\npath = ../conf\n"
+	c := Classifier{Roots: []string{"/p"}, Old: now, New: now}
+	for p, want := range map[string]bool{
+		".git": true, ".git/hooks": true, ".git/hooks/pre-commit": true, ".git/hooks/x.sample": false, ".git/config": true, ".git/index": false, ".git/HEAD": false,
+		".git/objects/ab": false, ".git/objects/ab/cd": false, ".git/modules": true, ".git/modules/m": true, ".vscode": true, ".vscode/tasks.json": true,
+		".envrc": true, "a.c": false, "src": false, "src/hooks": false, "src/hooks/b": false, "conf": true, "bare": true, "bare/hooks": true, "bare/hooks/update": true,
+	} {
+		ch := Change{Path: "/p/" + p, Kind: now.Kind("/p/" + p), Given: true}
+		if got := c.Reason(ch); (got != "") != want {
+			t.Errorf("%s: %q", p, got)
+		}
+		if ch.Given = false; c.Reason(ch) != "" {
+			t.Errorf("%s: %q, although nobody gets it", p, c.Reason(ch))
+		}
+	}
+}
