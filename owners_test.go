@@ -375,3 +375,24 @@ func TestOwnersRenames(t *testing.T) {
 		})
 	}
 }
+
+// TestOwnersOfHome: a command that gives the home directory away does not take it from the project's next commands,
+// which may have no privileges.
+func TestOwnersOfHome(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t, "f: x\n")
+	needOwnIDs(t, dir)
+	livesIn(t, dir, "/srv")
+	c := nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard, Home: nsrun.HomeLayer}
+	gives := runner(t, c)
+	if got := printed(t, gives, "echo x >~/f && chown 1234:1234 ~ && chmod 700 ~ && stat -c %u ~"); got != "1234\n" {
+		t.Fatal(got)
+	}
+	if err := gives.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c.Mode, c.After = nsrun.Direct, nsrun.Keep
+	if got := printed(t, runner(t, c), "cat ~/f; echo y >~/g; cat ~/g; stat -c %u:%g ~"); got != "x\ny\n0:0\n" {
+		t.Error(got)
+	}
+}

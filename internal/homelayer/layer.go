@@ -5,6 +5,7 @@ package homelayer
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -203,6 +204,11 @@ func (l *Layer) takeUpper() (ok bool, err error) {
 	}
 	if st.Mode&0o700 != 0o700 { // a command closed the home directory for those after it
 		if err = unix.Fchmodat(int(l.dir), upperName, l.perm|0o700, 0); err != nil {
+			return false, err
+		}
+	}
+	if int(st.Uid) != os.Geteuid() { // one of root's gave it away, and others of root's have no privileges
+		if err = unix.Fchownat(int(l.dir), upperName, os.Geteuid(), os.Getegid(), unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			return false, err
 		}
 	}
