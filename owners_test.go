@@ -307,10 +307,21 @@ func TestOwnersGainNothing(t *testing.T) {
 			t.Errorf("%s: %s", tc.name, got)
 		}
 	}
+}
+
+// TestOwnersInPlace: where something is written in place, root's command has no such rights. (Control: in a session it
+// has, and no power over PID 1.)
+func TestOwnersInPlace(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t, "f: x\n")
+	needOwnIDs(t, dir)
+	p := filepath.Join(dir, "p")
+	livesIn(t, dir, "/srv")
+	testenv.Tree(t, dir, "home/.cache/go-build/")
+	c := nsrun.Config{Project: p, After: nsrun.Discard}
 	if got := printed(t, runner(t, c), "cat /proc/1/environ && echo won; kill -9 1; echo alive"); strings.Contains(got, "won") || !strings.HasSuffix(got, "alive\n") {
 		t.Errorf("PID 1: %s", got)
 	}
-	// Where something is written in place, the command has no such rights. (Control: in a session it has.)
 	testenv.Tree(t, dir, "out/f: o\n")
 	for _, tc := range []struct {
 		c    nsrun.Config
