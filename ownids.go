@@ -44,7 +44,6 @@ var (
 // place.
 func (x *Execution) keepsOwners(session *plan.Session, written bool) bool {
 	c := &x.runner.config
-	written = written || c.playground() && c.Playground != "" // else it is in nsrun's own directory, which nobody else can enter
 	return os.Geteuid() == 0 && !c.OwnIDs && !c.userNamespaces() && !x.landlock && session != nil && !written &&
 		!x.noOwners && !x.runner.noOwners.Load() && idmap.Possible() && features.Has(features.NewMountCalls)
 }

@@ -223,6 +223,12 @@ func TestOwnIDsGainNothing(t *testing.T) {
 	} else if got := printed(t, runner(t, c), group); strings.Contains(got, "won") {
 		t.Errorf("set-group-id: %s", got)
 	}
+	testenv.Tree(t, dir, "named/")
+	c.Mode, c.Playground = nsrun.Overlay, filepath.Join(dir, "named")
+	if got := printed(t, runner(t, c), "cd ~/playground; "+group); strings.Contains(got, "won") {
+		t.Errorf("set-group-id in a playground: %s", got)
+	}
+	c.Mode, c.Playground = nsrun.Direct, ""
 	// A log that the caller handed over stays the caller's. Without own ids root owns it.
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {

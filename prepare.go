@@ -121,7 +121,9 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	if len(writable) > 0 || x.explain {
 		f.Kept = host.ConfigDirs(f.Home)
 	}
-	x.owners = x.keepsOwners(f.Session, len(writable)+len(f.Builds) > 0)
+	// Nsrun's own playground does not count: nobody else can enter the directory that it is in.
+	written := len(writable)+len(f.Builds) > 0 || c.playground() && c.Playground != ""
+	x.owners = x.keepsOwners(f.Session, written)
 	f.Others = x.others(&f)
 	policy := x.policy(landlock)
 	f.DirWay, f.DirAt = host.WorkingDir(policy.WorkingDir)
@@ -141,7 +143,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 		return err
 	}
 	x.dir, x.direct, x.box, x.project = box.Dir, f.Folders.Direct, box, f.Folders.Project
-	spec, err := x.spec(&box, landlock, policy.Temp, len(writable) > 0 || len(f.Builds) > 0)
+	spec, err := x.spec(&box, landlock, policy.Temp, written)
 	if err != nil {
 		return err
 	}
