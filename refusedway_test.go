@@ -26,10 +26,10 @@ func says(lines string) nsrun.Request {
 func TestRefusalsTellNothing(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t)
-	testenv.Tree(t, dir, "home/.ssh/", "home/.ssh/k-3141: key", "home/.ssh/link => k-3141", "work-2718/", "work-2718/x", "blocked/", "blocked/k-3141: key", "blocked/link => k-3141")
+	testenv.Tree(t, dir, "home/.ssh/", "home/.ssh/k-zebra: key", "home/.ssh/link => k-zebra", "work-quagga/", "work-quagga/x", "blocked/", "blocked/k-zebra: key", "blocked/link => k-zebra")
 	other := exec.Command("sleep", "600")
-	other.Dir = filepath.Join(dir, "work-2718")
-	f, err := os.Open(filepath.Join(dir, "home/.ssh/k-3141"))
+	other.Dir = filepath.Join(dir, "work-quagga")
+	f, err := os.Open(filepath.Join(dir, "home/.ssh/k-zebra"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestRefusalsTellNothing(t *testing.T) {
 			told := false
 			for _, r := range res.Refusals {
 				told = told || r.Rule == "secret" // so messages were looked at
-				if text := r.String() + r.Target + r.Flag; strings.Contains(text, "2718") || strings.Contains(text, "3141") {
+				if text := r.String() + r.Target + r.Flag; strings.Contains(text, "quagga") || strings.Contains(text, "zebra") {
 					t.Errorf("%v, why %t: %s", backend, why, text)
 				}
 			}

@@ -183,7 +183,8 @@ func (m *move) trade(file sys.FD) error {
 }
 
 // replace moves the old name to a temporary one, and puts a link to the file in its place: a link to by, or, if that is
-// nil, to the temporary name. In between, the old name is a symbolic link to the file, so that it can always be opened.
+// nil, to the temporary name. In between, the old name is a symbolic link to the file, so that it can be opened. Only
+// who has read the link, and follows it after the temporary name is gone, misses the file.
 // Others can replace the old name at any moment. So names are only exchanged, and then it is checked what came back.
 func (m *move) replace(file sys.FD, by *place) (known place, err error) {
 	dir := m.from.dir
