@@ -121,6 +121,9 @@ func (s *clone) await(second *prog.Program, c *Cmd) (err error) {
 			if err := s.awaitPid(); err != nil {
 				return s.giveUp(err)
 			}
+			if c.forks() && s.started() {
+				return nil
+			}
 			s.close()
 			if s.marks != nil && r.Value&stage1 != 0 {
 				return errGone // the guess failed, which another sandbox does without
@@ -132,6 +135,28 @@ func (s *clone) await(second *prog.Program, c *Cmd) (err error) {
 			if s.text, err = readText(s.status, int(r.Value)); err != nil {
 				s.close()
 				return &Error{Op: "start", Path: c.Path, Err: err}
+			}
+		}
+	}
+}
+
+// started reports whether the command was executed although a failure was reported. A process whose set-up failed
+// ends, and with it the reports. If PID 1 goes on, the command wrote that report, before PID 1 had its turn.
+func (s *clone) started() bool {
+	if s.ctx != nil && s.ctx.Err() != nil {
+		return false
+	}
+	_ = s.status.SetReadDeadline(time.Now().Add(patience))
+	for {
+		switch r, err := s.read(); {
+		case err != nil:
+			return false
+		case r.Kind == prog.RecordStarted:
+			_ = s.status.SetReadDeadline(time.Time{})
+			return true
+		case r.Kind == prog.RecordText:
+			if _, err := readText(s.status, int(r.Value)); err != nil {
+				return false
 			}
 		}
 	}

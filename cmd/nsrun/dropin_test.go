@@ -4,7 +4,9 @@ package main
 
 import (
 	"encoding/binary"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -35,6 +37,30 @@ func TestForgedReport(t *testing.T) {
 		c.Stdin = nil
 		if got := runs(t, bin, "bwrap", c); got.status != 3 || strings.Count(got.out, "forged") != 1 {
 			t.Errorf("%q: status %d\n%s", extra, got.status, got.out)
+		}
+	}
+}
+
+// TestForgedEarly: a command on PID 1's processor can write there before PID 1 has reported that it runs.
+func TestForgedEarly(t *testing.T) {
+	testenv.Leaks(t, reap)
+	bin := installed(t)
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		t.Fatal(err)
+	}
+	cpu := 0
+	for !set.IsSet(cpu) {
+		cpu++
+	}
+	forge := `for n in 3 4 5 6 7 8 9; do printf '\002\000\000\000\000\000\000\000\026\000\000\000\000\000\000\000' >/proc/1/fd/$n; done 2>/dev/null; echo once; exit 3`
+	for _, extra := range [][]string{nil, {"--die-with-parent"}, {"--lock-file", "/"}} {
+		args := slices.Concat([]string{"-c", strconv.Itoa(cpu), filepath.Join(bin, "bwrap"), "--ro-bind", "/", "/", "--proc", "/proc", "--dev-bind", "/dev", "/dev", "--unshare-pid"}, extra, []string{"sh", "-c", forge})
+		for range 60 {
+			out, err := exec.Command("taskset", args...).CombinedOutput()
+			if e := (*exec.ExitError)(nil); !errors.As(err, &e) || e.ExitCode() != 3 || string(out) != "once\n" {
+				t.Fatalf("%q: %v\n%s", extra, err, out)
+			}
 		}
 	}
 }

@@ -271,8 +271,9 @@ func monitor(m *memory, w who, pipe [2]int32, n int) {
 		return
 	}
 	// If there is a PID 1, it reports when the command runs. From then on main cannot do
-	// the work any more, and the command can write to the pipe, too.
-	forks, executed := cfg.UnsharePID && !cfg.AsPID1, false
+	// the work any more. The command can write to the pipe, too, and before PID 1 does: a
+	// failure is one if the reports end with it.
+	forks, executed, failed := cfg.UnsharePID && !cfg.AsPID1, false, false
 	for {
 		var r prog.Record
 		n, _, e := syscall.RawSyscall(syscall.SYS_READ, uintptr(pipe[0]), uintptr(unsafe.Pointer(&r)), prog.RecordSize)
@@ -285,7 +286,12 @@ func monitor(m *memory, w who, pipe [2]int32, n int) {
 			}
 		case executed && n == prog.RecordSize && r.Kind == prog.RecordExit:
 			exit(exitCode(r.Value))
-		case executed || n == 0 && e == 0:
+		case forks && !executed && n == prog.RecordSize:
+			failed = true
+			if r.Kind == prog.RecordText {
+				skip(pipe[0], r.Value)
+			}
+		case executed || n == 0 && e == 0 && !failed:
 			// Without a PID 1: the command was executed. With one: it was killed.
 			giveUp(pipe[0], w)
 			exit(exitCode(wait(pid)))
@@ -293,9 +299,26 @@ func monitor(m *memory, w who, pipe [2]int32, n int) {
 			// Something failed, and main will report what. The pipe is closed before
 			// the wait, because more may be written than fits into it.
 			closeFd(pipe[0])
-			wait(pid)
+			if ws := wait(pid); ws != 125<<8 {
+				exit(exitCode(ws)) // a set-up that fails ends with 125
+			}
 			return
 		}
+	}
+}
+
+// skip reads n bytes, but not more than a path can have.
+func skip(fd int32, n uint32) {
+	var b [256]byte
+	for n = min(n, 4096); n > 0; {
+		got, _, e := syscall.RawSyscall(syscall.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b)), uintptr(min(n, uint32(len(b)))))
+		if e == syscall.EINTR {
+			continue
+		}
+		if e != 0 || got == 0 {
+			return
+		}
+		n -= uint32(got)
 	}
 }
 
