@@ -42,6 +42,7 @@ type clone struct {
 	unknown bool             // the reports ended before anybody said its pid
 	mounts  bool             // it has a mount namespace already
 	marks   *mountprog.Marks // what was made ahead in it; nil: nothing
+	table   *mountTable      // of the mounts that it copied ahead; nil: it copied none
 
 	counters *sandbox.Counters // nil: nobody asks for them
 

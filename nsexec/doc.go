@@ -29,10 +29,11 @@
 // The first Start executes a launcher (package internal/reexec): a small process that clones sandboxes. A clone of the
 // program itself would copy its page tables, and hold its secrets. The launcher is an image of this package's own, not
 // the program: no init function and no C constructor runs there. It keeps one sandbox ready whose namespaces exist
-// already, for the next Start with the same namespaces and ids. Until Shutdown ends it, the launcher has what the
-// program had at the first Start: root directory, resource limits, priorities, cgroup, ignored signals, and namespaces,
-// whatever the calling thread has. After a change of effective ids or groups the next Start executes another one. The
-// real ids of a command are the effective ones of the program.
+// already, for the next Start with the same namespaces and ids. That sandbox has a copy of the mounts, so it ends as
+// soon as something is mounted or unmounted, and the next Start makes another one. Until Shutdown ends it, the launcher
+// has what the program had at the first Start: root directory, resource limits, priorities, cgroup, ignored signals,
+// and namespaces, whatever the calling thread has. After a change of effective ids or groups the next Start executes
+// another one. The real ids of a command are the effective ones of the program.
 //
 // Any number of goroutines may start commands at the same time, with different settings.
 //

@@ -39,7 +39,7 @@ func (c *Cmd) Explain(w io.Writer) error {
 		p.enter(b, prog.Int(0), func(f *os.File) prog.Arg { return prog.Int(f.Fd()) })
 	}
 	p.namespaces(b)
-	if err := c.setup(b, p, fds, n, p.mounts(), nil); err != nil {
+	if err := c.setup(b, p, fds, n, p.mountsFirst(), nil); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(w, "clone of "+os.Args[0]+": "+names(p.cloneFlags())+"\n"); err != nil {

@@ -64,3 +64,15 @@ func StopLauncher() string {
 	defer theLauncher.mu.Unlock()
 	return theLauncher.stop()
 }
+
+// ReadyMounts are the process ids of the sandboxes that wait with a mount namespace of their own.
+func ReadyMounts() (pids []int) {
+	ready.mu.Lock()
+	defer ready.mu.Unlock()
+	for _, s := range ready.waiting {
+		if s.table != nil {
+			pids = append(pids, s.pid)
+		}
+	}
+	return pids
+}

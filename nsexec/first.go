@@ -28,6 +28,7 @@ type profile struct {
 	inherit  bool // descriptors stay as they are
 	keyring  bool // the session key ring is shared
 	loopback bool // it may fail
+	mounts   bool // a sandbox in advance has its mount namespace, too; see prepareMounts
 	cgroup   *os.File
 }
 
@@ -64,6 +65,7 @@ func (c *Cmd) beginning() *beginning {
 		p.uid, p.gid, p.self = text(m.uid), text(m.gid), m.self
 		p.tty = slices.ContainsFunc(m.gid, func(m IDMap) bool { return m.Inside <= 5 && 5-m.Inside < m.Count })
 	}
+	p.mounts = c.mountsAhead(&p)
 	return &p
 }
 
@@ -117,8 +119,8 @@ func (p *beginning) withCgroup(fds []int) []int {
 	return append(fds, int(p.cgroup.Fd()))
 }
 
-// mounts reports whether the first Program makes the mount namespace.
-func (p *beginning) mounts() bool { return p.created != nil }
+// mountsFirst reports whether the first Program makes the mount namespace.
+func (p *beginning) mountsFirst() bool { return p.created != nil }
 
 // enter adds the steps that join namespaces. User and PID namespaces apply to new processes only, so the Program
 // continues in a new process, with all other new namespaces. If a PID namespace is to be made below a joined one, it

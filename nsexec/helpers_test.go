@@ -35,7 +35,7 @@ func init() {
 		"reaper": helpReaper, "refused": helpRefused,
 		"counter": helpCounter,
 		"stop":    helpStop,
-		"nomemfd": helpNoMemfd, "nofiles": helpNoFiles,
+		"nomemfd": helpNoMemfd, "mountsahead": helpMountsAhead, "nofiles": helpNoFiles,
 	}
 }
 

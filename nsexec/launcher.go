@@ -182,6 +182,16 @@ func (l *launcher) gone(gen int64) bool {
 	return err != nil || info.Signo != 0
 }
 
+// pid is the process id of the launcher of a generation, or 0.
+func (l *launcher) pid(gen int64) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gen.Load() != gen || l.proc == nil {
+		return 0
+	}
+	return l.proc.Pid
+}
+
 // obituary says how the launcher of a generation ended, if it has.
 func (l *launcher) obituary(gen int64) string {
 	if !l.gone(gen) {
@@ -248,7 +258,7 @@ func spawnFirst(ctx context.Context, p *beginning, by cloneFunc) (*clone, error)
 }
 
 func spawnOnce(ctx context.Context, p *beginning, by cloneFunc) (*clone, error) {
-	s := &clone{sock: sys.None, mounts: p.mounts(), ctx: ctx}
+	s := &clone{sock: sys.None, mounts: p.mountsFirst(), ctx: ctx}
 	ours, theirs, err := sys.SeqPacket()
 	if err != nil {
 		return nil, &Error{Op: "start", Err: err}

@@ -4,6 +4,7 @@ package nsexec
 
 import (
 	"os"
+	"slices"
 	_ "unsafe" // for linkname
 
 	"github.com/nsrun/nsrun/internal/mountprog"
@@ -47,16 +48,20 @@ func oneID(id sandbox.ID) IDMap { return IDMap{Inside: id.Inside, Outside: id.Ou
 //
 //go:linkname makeReady github.com/nsrun/nsrun/nsexec.makeReady
 func makeReady(cmd any, cgroup *os.File) {
-	p := cmd.(*Cmd).beginning()
+	c := cmd.(*Cmd)
+	p := c.beginning()
 	if reexec.InProcess || !p.common() {
 		return
 	}
-	p.cgroup = cgroup
+	if p.cgroup = cgroup; cgroup != nil {
+		p.mounts = false
+	}
+	hidden := slices.Clone(c.mostHidden())
 	done := make(chan struct{})
 	ready.mu.Lock()
 	ready.begin(func() {
 		defer close(done)
-		ready.fill(p.profile)
+		ready.fill(p.profile, hidden)
 	})
 	ready.mu.Unlock()
 	<-done

@@ -5,18 +5,25 @@ package nsexec
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
 
 // readySet keeps sandboxes that have their namespaces and wait for a command: one for each profile that was used
 // recently. Making a network namespace alone takes a third of a start.
+//
+// Most have their mount namespace too, and the whiteouts by which the command before hid files. The namespace is a copy
+// of the launcher's mounts, and is of use only while these stay the same: when they change, such sandboxes end at once,
+// because they would keep file systems in use that somebody has unmounted.
 type readySet struct {
 	mu      sync.Mutex
 	waiting map[profile]*clone
 	making  map[profile]bool
-	busy    int        // goroutines that make or end sandboxes
-	idle    *sync.Cond // busy is 0
+	table   *mountTable // nil: there was no such sandbox yet
+	wasted  int         // how many of them ended, one after the other, because the mounts had changed
+	busy    int         // goroutines that make or end sandboxes
+	idle    *sync.Cond  // busy is 0
 }
 
 var ready = newReadySet()
@@ -57,18 +64,38 @@ func (r *readySet) take(ctx context.Context, p *beginning) (*clone, error) {
 	return spawnFirst(ctx, p, cloneInLauncher)
 }
 
-// remove removes the waiting sandbox from the set and returns it.
+// remove removes the waiting sandbox from the set and returns it, if it can be used.
 func (r *readySet) remove(p profile) *clone {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.waiting[p]
 	delete(r.waiting, p)
+	if s == nil || s.table == nil {
+		return s
+	}
+	if s.table.hasChanged() {
+		r.waste(s)
+		return nil
+	}
+	r.wasted = 0
 	return s
 }
 
-// refill makes a sandbox for the next command with this profile, while the current one runs. It ignores errors, because
-// the next Start will get them.
-func (r *readySet) refill(first *beginning) {
+// maxWasted is how many sandboxes in a row are made for nothing. After that they are made without mounts, because this
+// program, or somebody else, mounts something for each command.
+const maxWasted = 8
+
+// waste ends a sandbox that has other mounts than the launcher; r.mu is held.
+func (r *readySet) waste(s *clone) {
+	if r.wasted++; r.wasted >= maxWasted {
+		noMountsAhead.Store(true)
+	}
+	r.begin(func() { s.close() })
+}
+
+// refill makes a sandbox for the next command with this profile, while the current one, c, runs. It ignores errors,
+// because the next Start will get them.
+func (r *readySet) refill(first *beginning, c *Cmd) {
 	if !first.common() || first.cgroup != nil {
 		return
 	}
@@ -79,17 +106,21 @@ func (r *readySet) refill(first *beginning) {
 		return
 	}
 	r.making[p] = true
-	r.begin(func() { r.fill(p) })
+	hidden := slices.Clone(c.mostHidden())
+	r.begin(func() { r.fill(p, hidden) })
 }
 
 // fillPatience is how long making a sandbox in advance may take.
 const fillPatience = 10 * time.Second
 
 // fill is refill in the background.
-func (r *readySet) fill(p profile) {
+func (r *readySet) fill(p profile, hidden []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), fillPatience)
 	defer cancel()
 	s, err := spawnReady(ctx, &beginning{profile: p})
+	if err == nil && p.mounts {
+		s.prepareMounts(r.mountTable(s.gen), hidden)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.making, p)
@@ -118,6 +149,35 @@ func spawnReady(ctx context.Context, p *beginning) (*clone, error) {
 	return s, nil
 }
 
+// mountTable returns the mount table of the launcher of a generation. Nil: it cannot be watched.
+func (r *readySet) mountTable(gen int64) *mountTable {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.table != nil && r.table.gen == gen && !r.table.hasChanged() {
+		return r.table
+	}
+	if r.table != nil {
+		r.table.close()
+		r.table = nil
+	}
+	if pid := theLauncher.pid(gen); pid != 0 {
+		r.table, _ = openMountTable(pid, gen, r.outdated)
+	}
+	return r.table
+}
+
+// outdated ends the sandboxes that have copies of the mounts as they were.
+func (r *readySet) outdated(t *mountTable) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for p, s := range r.waiting {
+		if s.table == t {
+			delete(r.waiting, p)
+			r.waste(s)
+		}
+	}
+}
+
 // evict makes room for one more; it keeps sandboxes that a caller takes or ends (unready). r.mu is held.
 func (r *readySet) evict() {
 	n := 0
@@ -143,6 +203,10 @@ func Shutdown() {
 	for p, s := range ready.waiting {
 		waiting = append(waiting, s)
 		delete(ready.waiting, p)
+	}
+	if ready.table != nil {
+		ready.table.close()
+		ready.table = nil
 	}
 	ready.mu.Unlock()
 	for _, s := range waiting {

@@ -125,8 +125,9 @@ func (s *clone) await(second *prog.Program, c *Cmd) (err error) {
 				return nil
 			}
 			s.close()
-			if s.marks != nil && r.Value&stage1 != 0 {
-				return errGone // the guess failed, which another sandbox does without
+			if (s.marks != nil || s.table != nil) && r.Value&stage1 != 0 {
+				noMountsAhead.Store(true)
+				return errGone // what was done ahead failed, and another sandbox does without
 			}
 			return s.failure(r, second)
 		case prog.RecordHostProc:

@@ -122,7 +122,7 @@ func bringUp(c *Cmd, files []*os.File) (*clone, error) {
 			s, err = c.complete(s, p, fds, cloneInLauncher)
 		}
 		if err == nil {
-			ready.refill(p)
+			ready.refill(p, c)
 		}
 		return s, err
 	}
@@ -241,7 +241,7 @@ func startHere(c *Cmd, p *beginning, fds []int) (*clone, error) {
 		b.Call(prog.Install, prog.Int(len(fds)))
 	}
 	p.namespaces(b)
-	if err := c.setup(b, p, fds, status, p.mounts(), nil); err != nil {
+	if err := c.setup(b, p, fds, status, p.mountsFirst(), nil); err != nil {
 		_ = r.Close()
 		return nil, err
 	}

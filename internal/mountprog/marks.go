@@ -29,7 +29,15 @@ type Group struct {
 
 func marksName(i int) string { return "m" + strconv.Itoa(i) }
 
-func ByDir(paths []string) []Group { return byDir(topmost(paths)) }
+// ByDir returns the Groups for paths that are to be hidden.
+func ByDir(paths []string) []Group {
+	groups := byDir(topmost(paths))
+	if i := groupOf(groups, ""); i > 0 {
+		top := groups[i]
+		groups = slices.Insert(slices.Delete(groups, i, i+1), 0, top)
+	}
+	return groups
+}
 
 func byDir(paths []string) (groups []Group) {
 	at := make(map[string]int)
