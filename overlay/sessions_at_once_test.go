@@ -268,12 +268,13 @@ func (w *modelWorker) write(id string) error {
 	if err := w.begin(step{Op: "write", Session: id, Paths: []string{path}, Value: value}); err != nil {
 		return err
 	}
+	seen := strings.HasPrefix(path, "shared/") || p.Base[path] != "" && !w.touchedSince(id, path, p.Born)
 	upper, tmp := filepath.Join(s.Roots()[0].Upper, path), filepath.Join(w.dir, "log", w.name()+".tmp")
 	if value != "" {
-		err = errors.Join(makeUpper(filepath.Dir(upper)), os.WriteFile(tmp, []byte(value), 0o644), os.Rename(tmp, upper))
+		err = errors.Join(makeUpper(s.Roots()[0].Upper, filepath.Dir(path), seen), os.WriteFile(tmp, []byte(value), 0o644), os.Rename(tmp, upper))
 	} else {
 		if err = os.Remove(upper); errors.Is(err, fs.ErrNotExist) {
-			err = makeUpper(filepath.Dir(upper))
+			err = makeUpper(s.Roots()[0].Upper, filepath.Dir(path), seen)
 		}
 		if err == nil && p.Base[path] != "" {
 			err = unix.Mknod(upper, unix.S_IFCHR, 0)
@@ -296,11 +297,22 @@ func seedOf(t testing.TB) uint64 {
 	return seed
 }
 
-// makeUpper makes a directory of an upper directory, marked as the kernel marks copies of directories.
-func makeUpper(dir string) error {
-	err := os.MkdirAll(dir, 0o755)
-	if filepath.Base(dir) == "shared" {
-		err = errors.Join(err, unix.Setxattr(dir, tree.OverlayPrefix+"origin", nil, 0))
+// makeUpper makes a directory of an upper directory, and those above it. If the project has them, they are marked as the
+// kernel marks copies of directories (copied).
+func makeUpper(upper, dir string, copied bool) error {
+	if dir == "." {
+		return nil
+	}
+	if err := makeUpper(upper, filepath.Dir(dir), copied); err != nil {
+		return err
+	}
+	dir = filepath.Join(upper, dir)
+	err := os.Mkdir(dir, 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err == nil && copied {
+		err = unix.Setxattr(dir, tree.OverlayPrefix+"origin", nil, 0)
 	}
 	return err
 }

@@ -184,14 +184,15 @@ func (w *modelWorker) conflict(id, path string, after int, have string) (may, mu
 	if hot(path) {
 		return true, false
 	}
-	for _, t := range w.Touched[p.Project][path] {
-		if t.Session != id && t.Clock > after {
-			may = true
-		}
-	}
+	may = w.touchedSince(id, path, after)
 	// Of what is gone from the project only overlayfs knows whether the session had it.
 	now := w.Files[p.Project][path]
 	return may, may && now != "" && now != have
+}
+
+// touchedSince reports whether another session changed a path in the project.
+func (w *modelWorker) touchedSince(id, path string, after int) bool {
+	return slices.ContainsFunc(w.Touched[w.Sessions[id].Project][path], func(t touch) bool { return t.Session != id && t.Clock > after })
 }
 
 func (w *modelWorker) refused(id string, paths []string) (may, must bool) {
@@ -453,7 +454,11 @@ func (w *modelWorker) checkFiles(project int) error {
 func conflictsIn(err error) (list []string) {
 	if e, ok := errors.AsType[*ConflictError](err); ok {
 		for _, c := range e.Conflicts {
-			list = append(list, c.Path)
+			path := c.Path
+			if top, rest, _ := strings.Cut(path, "/"); strings.HasPrefix(top, "new") && (rest == "" || rest == "sub") {
+				path = top + "/sub/f" // a directory that came or went with its file
+			}
+			list = append(list, path)
 		}
 	}
 	return list
