@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -39,6 +40,7 @@ type clone struct {
 
 	timedOut bool // the command timed out, as PID 1 has it
 
+	unread  bool             // it ended before it received what was sent to it: it ran no command
 	unknown bool             // the reports ended before anybody said its pid
 	mounts  bool             // it has a mount namespace already
 	marks   *mountprog.Marks // what was made ahead in it; nil: nothing
@@ -93,7 +95,6 @@ func (s *clone) close() (status unix.WaitStatus) {
 	if s.pid == 0 {
 		s.pid = s.sender()
 	}
-	s.sock.Close()
 	if s.pid > 0 {
 		s.kill()
 		if s.domain {
@@ -102,11 +103,19 @@ func (s *clone) close() (status unix.WaitStatus) {
 		_ = sys.Kill(s.pid, unix.SIGKILL)
 		status = sys.Wait(s.pid)
 	}
+	if s.sock != sys.None {
+		e, err := unix.GetsockoptInt(int(s.sock), unix.SOL_SOCKET, unix.SO_ERROR)
+		s.unread = s.unread || err == nil && syscall.Errno(e) == leftUnread
+		s.sock.Close()
+	}
 	if s.status != nil {
 		_ = s.status.Close()
 	}
 	return status
 }
+
+// leftUnread is the socket's error, once, if the other end was closed before all that was sent was received.
+const leftUnread = unix.ECONNRESET
 
 // patience is how long a sandbox that is killed before it was ready may take to end: its set-up may hang in a mount.
 const patience = time.Second
@@ -201,6 +210,7 @@ func (s *clone) sender() int {
 	var control [64]byte
 	_, n, _, _, err := unix.Recvmsg(int(s.sock), b[:], control[:], unix.MSG_DONTWAIT)
 	if err != nil {
+		s.unread = s.unread || err == leftUnread
 		return 0
 	}
 	messages, err := unix.ParseSocketControlMessage(control[:n])

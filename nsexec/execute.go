@@ -135,6 +135,10 @@ func (c *Cmd) execute(b *prog.Builder, env []string, envv prog.Ptr, umask prog.S
 	for _, f := range c.Seccomp {
 		f.install(b, c.opt.Bubblewrap)
 	}
+	if c.opt.Begun != 0 {
+		b.Call(prog.Store, prog.Int(c.opt.Begun), prog.Int(1))
+		b.Call(prog.SysMunmap, prog.Int(c.opt.Begun), prog.Int(c.opt.PageSize)).TolerateAny()
+	}
 	b.Step("exec", c.Path)
 	path := defaultPath
 	if c.opt.Bubblewrap {

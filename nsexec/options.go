@@ -30,6 +30,7 @@ func compile(cmd any, room *prog.Room, known *sandbox.Known) []byte {
 	if c.keepsBounding(known.HostRoot) {
 		p.bounding = ^Capabilities(0)
 	}
+	c.opt.Begun, c.opt.PageSize = known.Begun, known.PageSize
 	b := room.Builder()
 	b.SetNFds(1)
 	b.SetFlags(p.cloneFlags())

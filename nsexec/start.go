@@ -170,7 +170,8 @@ func (c *Cmd) complete(s *clone, p *beginning, fds []int, by cloneFunc) (*clone,
 		// A waiting sandbox may have been killed, or the launcher before it cloned: try once more, with a new
 		// one. Not if the sandbox was begun just now and has received its work: what it read from the caller's
 		// descriptors is lost, and whoever kills it while it waits for one (Block) does not want the command.
-		if lost := s.waited && !p.inherit || s.unknown || sendErr != nil; !lost || try > 0 || !p.common() {
+		// The reports alone do not tell, because a command can have written them: see started.
+		if lost := sendErr != nil || s.unread && (s.waited && !p.inherit || s.unknown); !lost || try > 0 || !p.common() {
 			if sendErr != nil {
 				err = &Error{Op: "start", Path: c.Path, Err: sendErr}
 			}

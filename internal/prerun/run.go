@@ -240,7 +240,7 @@ func start(m *memory, w who) {
 }
 
 // monitor clones, and waits for the command's end. n is the length of the working directory's path. It returns if no
-// command was executed.
+// command was executed: main does the work then, or, if notExecuted is set, only reports that.
 func monitor(m *memory, w who, pipe [2]int32, n int) {
 	cfg := m.options.Config()
 	sandbox.Of(&m.cmd).WorkingDir = unsafe.String(&m.dir[0], n)
@@ -249,8 +249,13 @@ func monitor(m *memory, w who, pipe [2]int32, n int) {
 		UID: sandbox.ID{Inside: cfg.UID.Value, Outside: w.uid},
 		GID: sandbox.ID{Inside: cfg.GID.Value, Outside: w.gid},
 	}
+	begun, _, e := syscall.RawSyscall6(syscall.SYS_MMAP, 0, pageSize, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_SHARED|syscall.MAP_ANON, ^uintptr(0), 0)
+	if e == 0 {
+		m.known.Begun, m.known.PageSize = begun, pageSize
+	}
 	block := sandbox.Compile(&m.cmd, &m.program, &m.known)
-	if block == nil {
+	if block == nil || e != 0 {
 		closeFd(pipe[0])
 		closeFd(pipe[1])
 		return
@@ -270,42 +275,56 @@ func monitor(m *memory, w who, pipe [2]int32, n int) {
 		closeFd(pipe[0])
 		return
 	}
-	// If there is a PID 1, it reports when the command runs. From then on main cannot do
-	// the work any more. The command can write to the pipe, too, and before PID 1 does: a
-	// failure is one if the reports end with it.
-	forks, executed, failed := cfg.UnsharePID && !cfg.AsPID1, false, false
+	watch(pipe[0], w, pid, begun, cfg.UnsharePID && !cfg.AsPID1)
+}
+
+// watch waits for the command's end, and exits as the command did. It returns if no command was executed. What comes
+// from the pipe cannot decide that: a command that may look into PID 1 can write to the pipe, before PID 1 does, too.
+// The page at begun decides it. If there is a PID 1, forks is set, and it reports when the command runs and how it
+// ends.
+func watch(status int32, w who, pid int, begun uintptr, forks bool) {
+	runs, failed, errno := false, false, uint32(0)
 	for {
 		var r prog.Record
-		n, _, e := syscall.RawSyscall(syscall.SYS_READ, uintptr(pipe[0]), uintptr(unsafe.Pointer(&r)), prog.RecordSize)
+		n, _, e := syscall.RawSyscall(syscall.SYS_READ, uintptr(status), uintptr(unsafe.Pointer(&r)), prog.RecordSize)
 		switch {
 		case e == syscall.EINTR:
 		case n == prog.RecordSize && r.Kind == prog.RecordStarted:
-			if forks && !executed {
-				giveUp(pipe[0], w)
-				executed = true
+			if forks && !runs {
+				giveUp(status, w)
+				runs = true
 			}
-		case executed && n == prog.RecordSize && r.Kind == prog.RecordExit:
+		case n == prog.RecordSize && r.Kind == prog.RecordExit && forks && isBegun(begun):
 			exit(exitCode(r.Value))
-		case forks && !executed && n == prog.RecordSize:
-			failed = true
+		case n == prog.RecordSize && r.Kind == prog.RecordFail && !failed:
+			failed, errno = true, r.Errno
+		case n == prog.RecordSize:
 			if r.Kind == prog.RecordText {
-				skip(pipe[0], r.Value)
+				skip(status, r.Value)
 			}
-		case executed || n == 0 && e == 0 && !failed:
-			// Without a PID 1: the command was executed. With one: it was killed.
-			giveUp(pipe[0], w)
-			exit(exitCode(wait(pid)))
 		default:
-			// Something failed, and main will report what. The pipe is closed before
-			// the wait, because more may be written than fits into it.
-			closeFd(pipe[0])
-			if ws := wait(pid); ws != 125<<8 {
-				exit(exitCode(ws)) // a set-up that fails ends with 125
+			// Without a PID 1: the command was executed. With one: it was killed. Or something failed, and
+			// main will report what. The pipe is closed before the wait, because more may be written than
+			// fits into it.
+			mayRun := isBegun(begun)
+			if mayRun {
+				giveUp(status, w)
+			}
+			closeFd(status)
+			ws := wait(pid)
+			switch {
+			case !failed, mayRun && ws != 125<<8: // a set-up that fails ends with 125
+				exit(exitCode(ws))
+			case mayRun:
+				notExecuted, _ = prog.SplitErrno(errno)
 			}
 			return
 		}
 	}
 }
+
+// isBegun reports whether the clone was about to execute the command, or has.
+func isBegun(page uintptr) bool { return **(**uint64)(unsafe.Pointer(&page)) != 0 }
 
 // skip reads n bytes, but not more than a path can have.
 func skip(fd int32, n uint32) {
@@ -370,6 +389,7 @@ func exit(code uintptr) {
 func closeFd(fd int32) { syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(fd), 0, 0) }
 
 const (
+	pageSize        = 64 << 10   // the largest that a kernel has
 	sigSetmask      = 2          // SIG_SETMASK
 	capVersion3     = 0x20080522 // _LINUX_CAPABILITY_VERSION_3
 	prSetNoNewPrivs = 38

@@ -15,6 +15,8 @@ var (
 	environment [2]uintptr // the address and length of the environment, as the kernel put it
 	ignored     uint64     // signals that were ignored, bit n-1 for signal n
 	closed      [3]bool    // standard descriptors that were closed
+
+	notExecuted syscall.Errno // why a command could not be executed, or what it said about that
 )
 
 // Entered reports whether this process began here, before the Go runtime.
@@ -27,6 +29,10 @@ func Ignored() uint64 { return ignored }
 // Closed are the standard descriptors that were closed when this process was executed.
 // With another entry point there are none, because the runtime has opened them.
 func Closed() [3]bool { return closed }
+
+// NotExecuted is the error if all was set up for a command before main, and the command could not be executed. It must
+// not be tried again: if the command has reported this error itself, it was executed. Zero: nothing was tried.
+func NotExecuted() syscall.Errno { return notExecuted }
 
 // Environ is the memory in which the kernel put this process's environment. /proc shows it of a clone of this process,
 // until that executes something. Nil: it is not known.

@@ -73,6 +73,7 @@ const (
 	SysSendmsg
 	SysFgetxattr
 	SysExitGroup
+	SysMunmap
 	SysLandlockCreate
 	SysLandlockRestrict
 	SysLandlockRule
@@ -197,6 +198,7 @@ var sysTable = [numSys]sysInfo{
 	SysSendmsg:      {"sendmsg", [2]uint32{46, 211}, "fpx"},
 	SysFgetxattr:    {"fgetxattr", [2]uint32{193, 10}, "fspd"},
 	SysExitGroup:    {"exit_group", [2]uint32{231, 94}, "d"},
+	SysMunmap:       {"munmap", [2]uint32{11, 215}, "xd"},
 
 	SysLandlockCreate:   {"landlock_create_ruleset", [2]uint32{444, 444}, "pdx"},
 	SysLandlockRestrict: {"landlock_restrict_self", [2]uint32{446, 446}, "fx"},

@@ -59,6 +59,9 @@ type Known struct {
 	Other    int  // the number of the pipe's other end, which the clone has to close
 	UID, GID ID   // of a new user namespace
 	HostRoot bool // the caller is root on the host
+	// Begun is the address of a page that the caller and the clone share. The clone writes there that it is about
+	// to execute the command, and then has this page no longer. Nobody in the sandbox can take that back.
+	Begun, PageSize uintptr
 }
 
 // ID maps one user or group id of the caller's user namespace to one of the sandbox.

@@ -127,6 +127,9 @@ type Options struct {
 	// execvp(3) does.
 	Bubblewrap bool
 
+	// Begun is Known.Begun, with PageSize. Zero: there is no such page.
+	Begun, PageSize uintptr
+
 	// WorkingDir is the caller's working directory, if it is known. Empty: the system is asked.
 	WorkingDir string
 }

@@ -59,6 +59,9 @@ func Run(argv []string, own *Owner) int {
 	if err == nil {
 		err = r.prepare()
 	}
+	if e := prerun.NotExecuted(); err == nil && e != 0 {
+		err = &nsexec.Error{Op: nsexec.StepExec, Path: r.cmd.Path, Err: e}
+	}
 	if err == nil {
 		err = r.start()
 	}
