@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
+	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/overlay"
 )
@@ -63,28 +64,51 @@ func newestHere() (id string, err error) {
 	return id, err
 }
 
-// eachHere calls f for the sessions of the current project, oldest first. If there is none, the error says so, or why
-// sessions cannot be listed.
+// eachHere calls f for the sessions of the current project, oldest first: those of the innermost project around the
+// working directory that has sessions, but not of one that encloses the git work tree. If there is none, the error says
+// so, or why sessions cannot be listed.
 func eachHere(f func(overlay.Info)) error {
 	wd, err := here()
 	if err != nil {
 		return err
 	}
-	none, found := errNoneHere, false
+	inner := ""
+	if wd != "" {
+		inner, _ = links.WorkTree(wd)
+	}
+	var list []overlay.Info
+	none := errNoneHere
 	for in, err := range overlay.List("") {
 		switch {
 		case err != nil && in.ID == "": // else it is one session that cannot be read
 			none = err
 		case err != nil:
 		case isHere(in, wd):
-			found = true
-			f(in)
+			switch root := rootAround(in, wd); {
+			case len(root) > len(inner):
+				inner, list = root, []overlay.Info{in}
+			case len(root) == len(inner):
+				list = append(list, in)
+			}
 		}
 	}
-	if found {
+	for _, in := range list {
+		f(in)
+	}
+	if len(list) > 0 {
 		return nil
 	}
 	return none
+}
+
+// rootAround is the innermost root of a session around the directory wd.
+func rootAround(in overlay.Info, wd string) (root string) {
+	for _, r := range in.Roots {
+		if paths.Inside(wd, r.Path) && len(r.Path) > len(root) {
+			root = r.Path
+		}
+	}
+	return root
 }
 
 // isHere reports whether a session belongs to the project around the directory wd.

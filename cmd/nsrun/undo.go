@@ -23,7 +23,7 @@ can be committed again. Undoing a commit restores what it replaced or deleted, a
 what it added. If the project changed since, undo says so and does nothing, unless --force
 is given: then it keeps the newer versions aside, and prints where. A session can be
 undone until nsrun gc removes it, a week later. Default: the session of the current
-project that was last committed, dropped from or discarded.`,
+project, never of one around it, that was last committed, dropped from or discarded.`,
 	Flags: func(fs *flag.FlagSet) { undoFlags(fs, &undoOptions{}) },
 }
 
