@@ -58,7 +58,7 @@ type Change struct {
 	Special string
 
 	// Runs says why the object would later be executed or obeyed although nobody runs the project's code: "git
-	// hook", "direnv". It is Protected for paths that Options.Protect names, and for the removal of
+	// hook", "direnv". It is Protected for paths that Options.Protect names, and for what removes or replaces
 	// a root's own repository of git. Empty: neither.
 	Runs string
 

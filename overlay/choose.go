@@ -89,7 +89,7 @@ func (s *Session) holdBack(all []node, chosen []bool, o CommitOptions) (held []n
 			}
 			named[store.Place{Root: -1}] = true // it is filled
 		}
-		if !named[store.Place{Root: n.root, Path: n.Path}] {
+		if !named[store.Place{Root: n.root, Path: n.Path}] && (n.part == "" || !named[store.Place{Root: n.root, Path: n.part}]) {
 			held = append(held, n)
 			letGo(all, chosen, i)
 		}

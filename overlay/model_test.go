@@ -206,7 +206,7 @@ func again(s *Session, w *worker, roots []string, before, seen view) error {
 	if err != nil || len(set.lines) == 0 {
 		return err
 	}
-	if err := s.CommitWith(context.Background(), CommitOptions{AllowSpecial: true}); err != nil {
+	if err := s.CommitWith(context.Background(), CommitOptions{AllowSpecial: true, AllowExec: true}); err != nil {
 		return fmt.Errorf("commit again: %w", err)
 	}
 	now, err := w.do(job{Roots: roots})
@@ -263,7 +263,7 @@ func (m model) commit(s *Session, set changeSet, n int, done func() error) error
 	parts := m.parts
 	keep := n < len(m.runs)-1
 	if parts == 1 && !keep {
-		if err := s.CommitWith(ctx, CommitOptions{AllowSpecial: true}); err != nil {
+		if err := s.CommitWith(ctx, CommitOptions{AllowSpecial: true, AllowExec: true}); err != nil {
 			return err
 		}
 		return done()
@@ -283,7 +283,7 @@ func (m model) commit(s *Session, set changeSet, n int, done func() error) error
 		if err := s.Undo(ctx, UndoOptions{}); err != nil {
 			return fmt.Errorf("undo of a part: %w", err)
 		}
-		if err := s.CommitWith(ctx, CommitOptions{Paths: part, AllowSpecial: true}); err != nil {
+		if err := s.CommitWith(ctx, CommitOptions{Paths: part, AllowSpecial: true, AllowExec: true}); err != nil {
 			return fmt.Errorf("a part again: %w", err)
 		}
 		return done()
@@ -292,14 +292,14 @@ func (m model) commit(s *Session, set changeSet, n int, done func() error) error
 	for len(paths) > 0 && s.State() == Kept {
 		k := 1 + r.IntN(1+2*len(paths)/parts)
 		k = min(k, len(paths))
-		err := s.CommitWith(ctx, CommitOptions{Paths: paths[:k], AllowSpecial: true})
+		err := s.CommitWith(ctx, CommitOptions{Paths: paths[:k], AllowSpecial: true, AllowExec: true})
 		if errors.Is(err, ErrNoChange) && k == 1 { // it went with another one
 			paths = paths[1:]
 			continue
 		}
 		if errors.Is(err, ErrNoChange) {
 			for _, p := range paths[:k] {
-				if err := s.CommitWith(ctx, CommitOptions{Paths: []string{p}, AllowSpecial: true}); err != nil && !errors.Is(err, ErrNoChange) && !errors.Is(err, ErrEnded) {
+				if err := s.CommitWith(ctx, CommitOptions{Paths: []string{p}, AllowSpecial: true, AllowExec: true}); err != nil && !errors.Is(err, ErrNoChange) && !errors.Is(err, ErrEnded) {
 					return err
 				} else if err == nil {
 					if err := redo([]string{p}); err != nil {

@@ -18,6 +18,10 @@ type node struct {
 	// for.
 	unheld bool
 
+	// part is the path that lets an automatic commit make the change, besides its own: the change is held back as a
+	// part of one there.
+	part string
+
 	// merged is the content that a commit writes to a file that both sides changed. Nil: the session's version.
 	merged []byte
 }

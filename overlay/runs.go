@@ -4,7 +4,6 @@ package overlay
 
 import (
 	"errors"
-	"os"
 	"path"
 	"path/filepath"
 	"runtime"
@@ -27,6 +26,7 @@ type runsFinder struct {
 	sides []openSides
 
 	protected []pathrule.Pattern
+	lost      map[int]bool // by root: its own repository is gone, see replaced
 
 	searches map[string]*search // by root
 
@@ -72,22 +72,30 @@ func (f *runsFinder) mark(n *node, repos []string) {
 	for _, dir := range repos {
 		f.c.Repository(dir)
 	}
-	n.Runs = ""
+	n.Runs, n.part = "", ""
+	f.find(n)
+	if n.Runs == "" && n.Kind != 0 && !n.TimeOnly && f.replaced(n) {
+		n.Runs, n.part = Protected, gitDir
+	}
+}
+
+// find is mark for one object alone.
+func (f *runsFinder) find(n *node) {
 	if n.Kind != 0 && !n.TimeOnly && f.protects(n) {
 		n.Runs = Protected
 		return
 	}
 	if n.HasLow && !n.TimeOnly && (n.Kind == Deleted || n.Up.IsDir() && !n.Low.IsDir()) {
-		if n.Runs = runslater.Gone(path.Base(n.Path)); n.Path == ".git" && n.Low.IsDir() {
+		if n.Runs = runslater.Gone(path.Base(n.Path)); n.Path == gitDir && n.Low.IsDir() {
 			n.Runs = Protected // an automatic commit would remove the history of all work
 		}
 	}
-	given := n.given()
+	given := f.given(n)
 	if n.Runs != "" || n.Kind == 0 || n.Kind == Deleted || n.TimeOnly || n.Up.IsDir() && !given && (n.Kind == Modified || !runslater.MayCount(n.Path)) {
 		return
 	}
 	kind := runslater.KindOf(n.Up.Mode)
-	if kind != runslater.Link && f.c.Plain(n.Root, n.Path) && f.blind == nil {
+	if kind != runslater.Link && !(given && n.Up.IsDir()) && f.c.Plain(n.Root, n.Path) && f.blind == nil {
 		return
 	}
 	n.Runs = f.c.Reason(runslater.Change{
@@ -98,23 +106,6 @@ func (f *runsFinder) mark(n *node, repos []string) {
 	})
 	if n.Runs == "" && f.blind != nil {
 		n.Runs = "unknown, since a directory cannot be listed: " + f.blind.Error()
-	}
-}
-
-// given reports whether others can write to an object who could not before. The caller and root always can.
-func (n *node) given() bool {
-	owner := n.Up.UID != 0 && int(n.Up.UID) != os.Geteuid()
-	const group, others = 0o020, 0o002
-	switch perm := n.Up.Perm(); {
-	case n.Up.Typ() == unix.S_IFLNK:
-		return false
-	case n.Kind == Added || n.Kind == TypeChanged:
-		return n.Up.IsDir() && (owner || perm&others != 0)
-	case n.Kind != Modified:
-		return false
-	default: // an access control list shows the most that it gives anybody as the group's bits
-		return owner && n.Up.UID != n.Low.UID || perm&^n.Low.Perm()&(group|others) != 0 ||
-			perm&group != 0 && (n.Up.GID != n.Low.GID || n.Aspects&Attributes != 0)
 	}
 }
 

@@ -161,11 +161,24 @@ func (c *Classifier) Reason(ch Change) string {
 	if reason == "" && ch.Given {
 		// Like a link: what is there can have any content later.
 		ch.tree, ch.Kind, ch.Content = ch.Kind == Directory, Link, true
-		if c.reason(ch) != "" {
+		if c.reason(ch) != "" || ch.tree && c.holds(ch.Path) {
 			reason = reasonGiven
 		}
 	}
 	return reason
+}
+
+// holds reports whether others who can write to a directory could put something in the place of what runs later there:
+// it is a root, or something in it would count itself, if others could write to that.
+func (c *Classifier) holds(dir string) bool {
+	if slices.Contains(c.Roots, dir) {
+		return true
+	}
+	return slices.ContainsFunc(c.Old.Names(dir), func(name string) bool {
+		at := path.Join(dir, name)
+		kind := c.New.Kind(at)
+		return kind != Missing && c.reason(Change{Path: at, Kind: Link, Content: true, Given: true, tree: kind == Directory}) != ""
+	})
 }
 
 func (c *Classifier) reason(ch Change) string {

@@ -30,5 +30,6 @@
 //
 // Deletions never count, nor does a change of time. A change of owner, mode or access control list counts if other
 // users can then write to a file that runs later, or to a directory of git or of such settings: they could give it
-// another content at any time. For other directories, and the project itself, it does not count.
+// another content at any time. It counts for a root, too, and for a directory in which one of these lies. For other
+// directories it does not count.
 package runslater

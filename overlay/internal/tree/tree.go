@@ -66,6 +66,10 @@ type Dir interface {
 	Close()
 }
 
+// Opaque reports whether a directory of an upper side is another one than what the root has at its path: that was
+// removed or moved away.
+func Opaque(d Dir) (bool, error) { return d.opaque() }
+
 // An Inode tells hard links apart from copies.
 type Inode struct{ Dev, Ino uint64 }
 
