@@ -3,6 +3,7 @@
 package nsexec
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,7 +88,7 @@ func (s *clone) close() (status unix.WaitStatus) {
 			break
 		}
 		if r.Kind == prog.RecordPid {
-			if s.pid = r.Process(); s.pid == 0 {
+			if s.pid = cmp.Or(s.sender(), r.Process()); s.pid == 0 { // as in born
 				break // none was made
 			}
 		}

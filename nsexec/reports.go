@@ -100,10 +100,9 @@ func (s *clone) await(second *prog.Program, c *Cmd) (err error) {
 			if s.pid != 0 {
 				continue // nobody has to say it: where it can be written to, it is not believed
 			}
-			s.pid = r.Process()
-			if r.Errno != 0 {
+			if err := s.born(r); err != nil {
 				s.close()
-				return &Error{Op: StepClone, Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
+				return err
 			}
 			if given {
 				s.kill()
@@ -211,11 +210,24 @@ func (s *clone) awaitPid() error {
 			}
 		case r.Kind != prog.RecordPid: // its own: it need not wait for who cloned it
 			s.early = append(s.early, r)
-		case r.Errno != 0:
-			return &Error{Op: StepClone, Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
 		default:
-			s.pid = r.Process()
+			if err := s.born(r); err != nil {
+				return err
+			}
 		}
+	}
+	return nil
+}
+
+// born takes the process id from a report of who cloned it. A command can have written that report, if who cloned it
+// has not had its turn since. But then the kernel has told the id already: see sender.
+func (s *clone) born(r prog.Record) error {
+	if s.pid = s.sender(); s.pid != 0 {
+		return nil
+	}
+	s.pid = r.Process()
+	if r.Errno != 0 {
+		return &Error{Op: StepClone, Path: names(s.first.Flags), Err: syscall.Errno(r.Errno)}
 	}
 	return nil
 }
