@@ -119,7 +119,7 @@ func TestRefusalsEnd(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-			case <-time.After(60 * time.Second):
+			case <-time.After(testenv.Patience):
 				t.Fatal("it takes too long")
 			}
 		})

@@ -37,7 +37,7 @@ func TestSearchLate(t *testing.T) {
 			sandbox(t, s, `echo x >shared/pre-commit; chmod +x shared/pre-commit; echo x >a/x`)
 			sealed := filepath.Join(s.Dir(), tx.Name, "*", tx.JournalName)
 			beforeSearch = func() {
-				if !testenv.Poll(time.Minute, func() bool { list, _ := filepath.Glob(sealed); return len(list) > 0 }) {
+				if !testenv.Poll(testenv.Patience, func() bool { list, _ := filepath.Glob(sealed); return len(list) > 0 }) {
 					t.Error("the commit waited for the survey")
 				}
 			}
@@ -88,7 +88,7 @@ func TestSearchConflict(t *testing.T) {
 		beforeSearch = func() {
 			select {
 			case <-waits:
-			case <-time.After(time.Minute):
+			case <-time.After(testenv.Patience):
 				t.Error("the commit did not wait for the survey")
 			}
 		}

@@ -138,7 +138,7 @@ func TestOverwriteNsrun(t *testing.T) {
 	if err := os.WriteFile(name, b, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command("sh", "-c", name+" 1 & until [ /proc/$!/exe -ef "+name+" ]; do sleep 0.01; done; exec 9< /proc/$!/exe; wait; "+
+	c := exec.Command("sh", "-c", name+" 1000 & until [ /proc/$!/exe -ef "+name+" ]; do sleep 0.01; done; exec 9< /proc/$!/exe; kill $!; wait; "+
 		"echo x >> /proc/self/fd/9; cmp -s /proc/self/fd/9 "+name+" && tail -c 2 "+name)
 	c.Env = []string{"PATH=" + os.Getenv("PATH")}
 	if out, err := c.CombinedOutput(); !strings.HasSuffix(string(out), "x\n") {

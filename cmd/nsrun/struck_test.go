@@ -115,7 +115,7 @@ func (tr *struckTrial) strike(t *testing.T, p *struckPlace, plan strike.Plan) (s
 		// The kernel has no such errors for an answer to a call, and without an answer the caller waits for ever.
 		plan.Only = func(c strike.Call) bool { return !slices.Contains(c.Files, "anon_inode:seccomp notify") }
 	}
-	hangs := time.AfterFunc(time.Minute, func() { _ = c.Process.Kill() })
+	hangs := time.AfterFunc(patience, func() { _ = c.Process.Kill() })
 	defer hangs.Stop()
 	r, err := strike.Run(c, plan)
 	if errors.Is(err, strike.ErrNotPermitted) {

@@ -96,7 +96,7 @@ func (p *startPlace) start(t *testing.T, flags string, plan strike.Plan) started
 	c.Stdout, c.Stderr = &out, &said
 	plan.Starts = true
 	var hung atomic.Bool
-	hangs := time.AfterFunc(startMost, func() {
+	hangs := time.AfterFunc(patience, func() {
 		hung.Store(true)
 		for _, pid := range p.processes() {
 			_ = unix.Kill(pid, unix.SIGKILL)
@@ -207,9 +207,6 @@ var capabilities = regexp.MustCompile(`(?m)^(probe: Cap\w+: )([0-9a-f]+)$`)
 func withoutCapabilities(out string) string {
 	return capabilities.ReplaceAllString(out, "${1}0000000000000000")
 }
-
-// startMost is much longer than any start takes.
-const startMost = time.Minute
 
 // startErrnos are what kernels, filters of containers and limits return where something is not to be had.
 var startErrnos = []unix.Errno{unix.EPERM, unix.ENOSYS, unix.ENOMEM, unix.EMFILE, unix.ENOSPC, unix.EINVAL}

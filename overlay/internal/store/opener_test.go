@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -205,9 +204,7 @@ func TestOpenerKilled(t *testing.T) {
 			if err := unix.Kill(p.Pid, unix.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
-			if !testenv.Poll(10*time.Second, func() bool { return !testenv.Alive(p.Pid) }) {
-				t.Fatal("it does not end")
-			}
+			testenv.Eventually(t, "its end", func() bool { return !testenv.Alive(p.Pid) })
 		}
 	}
 	if _, err := o.OpenOwn(dir.FD, "f", unix.O_PATH, unix.RESOLVE_BENEATH, unix.ENOENT); err == nil {
