@@ -77,6 +77,32 @@ func TestLeakedChild(t *testing.T) {
 	}
 }
 
+// TestChildless: a child is seen while it runs, and until it has been waited for.
+func TestChildless(t *testing.T) {
+	if !childless() {
+		t.Error("there is a child before")
+	}
+	cmd := exec.Command("cat")
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if childless() {
+		t.Error("a child that runs is not seen")
+	}
+	_ = in.Close()
+	Eventually(t, "the child ends", func() bool { return !Alive(cmd.Process.Pid) })
+	if childless() {
+		t.Error("a child that nobody has waited for is not seen")
+	}
+	if err := cmd.Wait(); err != nil || !childless() {
+		t.Errorf("%v; there is a child afterwards: %t", err, !childless())
+	}
+}
+
 // TestMounts: what root mounts is seen, and for an ordinary user among others only what that user may have mounted.
 func TestMounts(t *testing.T) {
 	const (
