@@ -48,6 +48,7 @@ cp -a src ../src2; cp -a lib ../lib2; echo other >../src2/in/f; echo other >../l
 					if c.noted && !kept {
 						return // which directories there were is noted by Preserve
 					}
+					testenv.TakeTurns(t)
 					root := project(t, setup)
 					s := createWith(t, e, root)
 					sandbox(t, s, c.inside)

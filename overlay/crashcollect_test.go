@@ -36,6 +36,9 @@ func TestCollectStruck(t *testing.T) {
 		}
 		for _, plain := range []bool{false, true} {
 			for i, way := range strikes {
+				if !testenv.Turn(i + int(e)) {
+					continue
+				}
 				for at := 1 + i; ; at += testenv.Rounds(7, 1) {
 					s := createWith(t, e, project(t, `echo a > f`))
 					if err := writeUpper(s, "f", "b\n"); err != nil {
@@ -81,6 +84,9 @@ func TestResumeStruck(t *testing.T) {
 	testenv.Leaks(t)
 	for _, e := range enginesHere(t) {
 		for i, way := range strikes {
+			if !testenv.Turn(i + int(e)) {
+				continue
+			}
 			for at := 1 + i; ; at += testenv.Rounds(7, 1) {
 				s := createWith(t, e, project(t, `echo a > f; mkdir d`))
 				sandbox(t, s, `echo b > f; echo c > d/g`)

@@ -26,6 +26,7 @@ func TestNamesOneByOne(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s, %s", first, second), func(t *testing.T) {
+				testenv.TakeTurns(t)
 				root := project(t, project3)
 				began := prints(t, root)
 				one := create(t, root)
@@ -61,6 +62,7 @@ func TestNamesOneByOne(t *testing.T) {
 		// One change after the other in one session. What is replaced may be copied to another file system.
 		for _, far := range []bool{false, true} {
 			t.Run(fmt.Sprint(first, ", in parts, far ", far), func(t *testing.T) {
+				testenv.TakeTurns(t)
 				root := project(t, project3)
 				dir := tempDir(t)
 				if far {
