@@ -171,9 +171,9 @@ AT_ENTRY = ^TestForged|^TestInherited$$|^TestNothingShared$$|^TestElevated$$|^Te
 TEST_FLAGS = -vet=off -count=1 $(SLOW)
 TESTSUM = GO=$(GO) $(GO) run ./internal/testsum
 
-# What takes longest begins first, and as some tests wait more than they compute there are more packages at
-# once than processors. Without cgo everything but the race detector's part is compiled once.
-TESTED = -p=3 ./overlay . ./cmd/nsrun ./nsexec ./internal/differ ./fanotify ./cmd/nsrun-mcp ./netpolicy/broker ./...
+# What takes longest begins first, and as a package waits for a third of its time there are more packages at once
+# than processors. Without cgo everything but the race detector's part is compiled once.
+TESTED = -p=4 ./overlay . ./cmd/nsrun ./nsexec ./internal/differ ./fanotify ./cmd/nsrun-mcp ./netpolicy/broker ./...
 
 # What is slow from a cold build cache, vet and the race detector, is for make lint and make race.
 test:
