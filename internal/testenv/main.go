@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -48,6 +49,7 @@ func run(m *testing.M, cleanup []func()) int {
 		return m.Run()
 	}
 	defaultSignals()
+	ownDescriptors()
 	unix.Umask(0o022) // the ordinary user reads what root makes, and tests compare modes
 	if os.Geteuid() != 0 || os.Getenv(asRootEnv) != "" {
 		return checked(m, cleanup)
@@ -81,6 +83,17 @@ func defaultSignals() {
 	for _, s := range []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT} {
 		if signal.Ignored(s) {
 			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
+}
+
+// ownDescriptors keeps to this process what it was started with, besides 0, 1 and 2: tests say of some numbers that
+// nothing is open there.
+func ownDescriptors() {
+	list, _ := os.ReadDir("/proc/self/fd")
+	for _, e := range list {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
 		}
 	}
 }

@@ -4,6 +4,7 @@ package testenv
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -100,6 +101,39 @@ func TestChildless(t *testing.T) {
 	}
 	if err := cmd.Wait(); err != nil || !childless() {
 		t.Errorf("%v; there is a child afterwards: %t", err, !childless())
+	}
+}
+
+// TestInheritsNothing: what tests start does not get the descriptors that somebody left open for this process, as a make
+// with several jobs does.
+func TestInheritsNothing(t *testing.T) {
+	const again = "NSRUN_TEST_INHERITS"
+	opened := func(c *exec.Cmd) string {
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		return string(out)
+	}
+	look := []string{"sh", "-c", "[ ! -e /proc/self/fd/9 ] || echo inherited"}
+	if os.Getenv(again) != "" {
+		fmt.Print(opened(exec.Command(look[0], look[1:]...)))
+		return
+	}
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	control := exec.Command(look[0], look[1:]...)
+	c := exec.Command("/proc/self/exe", "-test.run=^TestInheritsNothing$")
+	c.Env = append(os.Environ(), again+"=1")
+	c.ExtraFiles, control.ExtraFiles = []*os.File{6: f}, []*os.File{6: f} // 0, 1 and 2 are before them
+	if got := opened(control); got != "inherited\n" {
+		t.Errorf("the control: %q", got)
+	}
+	if got := opened(c); got != "PASS\n" {
+		t.Errorf("got %q", got)
 	}
 }
 
