@@ -215,7 +215,7 @@ func TestEnds(t *testing.T) {
 		t.Errorf("%q after %s", got, time.Since(began))
 	}
 	// run ends a command when it has begun, however slow this machine is.
-	run := func(command string) (res nsrun.Result, limit time.Duration, err error) {
+	run := func(r *nsrun.Runner, command string) (res nsrun.Result, limit time.Duration, err error) {
 		for limit = 250 * time.Millisecond; limit < time.Hour; limit *= 2 {
 			res, err = r.Run(t.Context(), nsrun.Request{Command: command, Timeout: limit})
 			if strings.HasPrefix(res.String(), "begun\n") {
@@ -224,7 +224,7 @@ func TestEnds(t *testing.T) {
 		}
 		return res, limit, err
 	}
-	res, limit, err := run("echo x >f; echo begun; sleep 1000")
+	res, limit, err := run(r, "echo x >f; echo begun; sleep 1000")
 	if want := fmt.Sprintf("begun\nERROR: Timed out after %s: the command was ended\n", limit); err != nil || !res.TimedOut || res.String() != want {
 		t.Errorf("%q, %v, want %q", res, err, want)
 	}
@@ -235,7 +235,8 @@ func TestEnds(t *testing.T) {
 		t.Errorf("%q, %v", res, err)
 	}
 	// One that does not want to.
-	if res, _, err := run("trap '' TERM; echo begun; while :; do sleep 1; done"); err != nil || !res.TimedOut {
+	short := runner(t, nsrun.Config{Project: p, Grace: 100 * time.Millisecond})
+	if res, _, err := run(short, "trap '' TERM; echo begun; while :; do sleep 1; done"); err != nil || !res.TimedOut {
 		t.Errorf("%q, %v", res, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -360,7 +360,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 func timesOut(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, false, args, 2, "timesout FILE COMMAND ARG… TIME …")
 	file := ts.MkAbs(args[0])
-	for limit := time.Second; ; limit *= 4 {
+	for limit := 300 * time.Millisecond; ; limit *= 4 {
 		run := slices.Clone(args[1:])
 		run[slices.Index(run, "TIME")] = limit.String()
 		exits(ts, false, append([]string{"124"}, run...))

@@ -576,7 +576,7 @@ func TestStopByCommand(t *testing.T) {
 // for a process that has left the group. How long it takes to stop nsrun depends on the machine.
 func TestStoppedTimeout(t *testing.T) {
 	testenv.Once(t)
-	for limit := time.Second; !stoppedTimeout(t, limit); limit *= 4 {
+	for limit := 300 * time.Millisecond; !stoppedTimeout(t, limit); limit *= 4 {
 	}
 }
 
