@@ -248,6 +248,7 @@ func TestClosed(t *testing.T) {
 }
 
 func TestPublish(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
 	for _, at := range []string{"127.0.0.1:8000", "[::1]:8000"} {
 		t.Run(at, func(t *testing.T) {
 			c := helper(t, "serve", at, "3")
