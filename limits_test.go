@@ -66,7 +66,7 @@ func refusedBy(t *testing.T, res nsrun.Result, want string) {
 
 // bombs use memory in different ways: 256 MiB of it, so that the host does not notice where nothing holds them.
 var bombs = map[string]string{
-	"one process":    `exec python3 -c 'x = bytearray(256 << 20)'`,
+	"one process":    `exec python3 -c 'import time; x = bytearray(256 << 20); time.sleep(1000)'`,
 	"many processes": `for i in 1 2 3 4 5 6 7 8; do python3 -c 'import time; x = bytearray(32 << 20); time.sleep(60)' & done; wait`,
 	"tmpfs":          `head -c 256M /dev/zero >/tmp/x`,
 	"shared memory":  `head -c 256M /dev/zero >/dev/shm/x`,
@@ -252,6 +252,9 @@ func TestDiskLimit(t *testing.T) {
 	const most, files = 16 << 20, 300
 	// Not as fast as it can: who looks how much it is may have to wait for a processor.
 	const flood = "while :; do head -c 1M /dev/zero; sleep 0.02; done"
+	// Of what is in a closed directory only the disk tells, and if others free more meanwhile, nothing does: that is
+	// tried again.
+	const closed = "mkdir -p d; cd d; chmod 0300 .; for i in $(seq 500); do head -c 1M /dev/zero; sleep 0.02; done >x"
 	for _, c := range []struct {
 		name, limit, command string
 		engine               overlay.Engine
@@ -261,9 +264,9 @@ func TestDiskLimit(t *testing.T) {
 		{"a file on a tmpfs", "disk", "head -c 256M /dev/zero >x; sleep 1000", overlay.EngineTmpfs},
 		{"many files", "disk", "i=0; while :; do head -c 1M /dev/zero >$i; i=$((i+1)); done", 0},
 		{"a file without a name", "disk", "exec 3>x; rm x; " + flood + " >&3", 0},
-		{"a closed directory", "disk", "mkdir d; cd d; chmod 0300 .; " + flood + " >x", 0},
+		{"a closed directory", "disk", closed, 0},
 		{"the playground", "disk", flood + " >~/playground/x", 0},
-		{"a closed directory of the playground", "disk", "mkdir ~/playground/d; cd ~/playground/d; chmod 0300 .; " + flood + " >x", 0},
+		{"a closed directory of the playground", "disk", "cd ~/playground; " + closed, 0},
 		{"inodes in the playground", "inodes", "i=0; while :; do mkdir ~/playground/$i; i=$((i+1)); done", 0},
 		{"a file that is only mapped", "disk", `/usr/bin/python3 -c 'import ctypes, os, time
 f = os.open("x", os.O_CREAT | os.O_RDWR); os.unlink("x"); os.ftruncate(f, 64 << 20)
@@ -295,8 +298,14 @@ time.sleep(1000)'`, 0},
 				l.Inodes = 0
 			}
 			res := limited(t, config, l, "ulimit -f 2000000; "+c.command)
+			for try := 1; strings.HasSuffix(c.command, closed) && !limitOf(t, res, c.limit).Hit && try < 10; try++ {
+				res = limited(t, config, l, c.command)
+			}
 			if l := limitOf(t, res, c.limit); !l.Hit || !l.Killed || l.By != "nsrun" || l.Peak <= l.Value || res.ExitCode != 137 {
 				t.Errorf("%#v, exit code %d: %s", l, res.ExitCode, res.Stderr.Bytes())
+			}
+			if strings.HasSuffix(c.command, closed) {
+				config.Playground = testenv.Dir(t) // with a closed directory in it, what others write may count
 			}
 			res = limited(t, config, l, "head -c 4M /dev/zero >x; mkdir d; exec 3>y; rm y; echo >&3")
 			if l := limitOf(t, res, c.limit); l.Hit || l.Killed || l.Peak == 0 || res.ExitCode != 0 {
