@@ -168,8 +168,8 @@ func Reap() {
 	}
 }
 
-// childless reports whether this process has no children, also none that have ended. That is one system call, which most
-// tests need no more than; the process table has a file for each process of the machine.
+// childless reports whether this process has no children, also none that have ended. That is one system call, and for
+// most tests it is enough; the process table has a file for each process of the machine.
 func childless() bool {
 	return unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, nil) == unix.ECHILD
 }

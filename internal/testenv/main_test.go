@@ -104,8 +104,8 @@ func TestChildless(t *testing.T) {
 	}
 }
 
-// TestInheritsNothing: what tests start does not get the descriptors that somebody left open for this process, as a make
-// with several jobs does.
+// TestInheritsNothing: what tests start does not get the descriptors that somebody left open for this process, as make
+// does with several jobs.
 func TestInheritsNothing(t *testing.T) {
 	const again = "NSRUN_TEST_INHERITS"
 	opened := func(c *exec.Cmd) string {
