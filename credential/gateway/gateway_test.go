@@ -23,6 +23,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/credential"
 	"github.com/nsrun/nsrun/internal/testenv"
 )
@@ -32,16 +34,14 @@ func TestMain(m *testing.M) {
 	s := httptest.NewTLSServer(nil)
 	b := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	s.Close()
-	f, err := os.CreateTemp("", "nsrun-test-ca")
+	fd, err := unix.MemfdCreate("ca", unix.MFD_CLOEXEC) // nobody has to remove it
 	if err == nil {
-		_, err = f.Write(b)
+		_, err = unix.Write(fd, b)
 	}
 	if err != nil {
 		panic(err)
 	}
-	_ = f.Chmod(0o644)
-	_ = f.Close()
-	_ = os.Setenv("SSL_CERT_FILE", f.Name())
+	_ = os.Setenv("SSL_CERT_FILE", fmt.Sprintf("/proc/self/fd/%d", fd))
 	testenv.Main(m, func() {})
 }
 
