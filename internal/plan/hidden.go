@@ -134,7 +134,7 @@ func (b *building) showTexts() {
 			m := &b.mounts[i]
 			rel, below := strings.CutPrefix(t.Path, m.Target+"/")
 			switch at := slices.Index(m.Hide, rel); {
-			case m.Kind == mounts.KindBlock && m.Target == t.Path && b.from[i] == SecretLayer:
+			case m.Kind == mounts.KindBlock && m.Target == t.Path && b.from[i] == SecretLayer && b.stays(t.Path, i):
 				*m = mounts.Data(t.Path, t.Data).RO()
 				m.MustExist, m.Perm = true, t.Perm
 			case m.Kind == mounts.KindOverlay && below && at >= 0:
@@ -143,6 +143,13 @@ func (b *building) showTexts() {
 			}
 		}
 	}
+}
+
+// stays reports whether the host's file at a path is seen where the i-th mount is, and nothing is mounted there after
+// it, as by a rule: that takes a file with a name, which mounts.Data does not have.
+func (b *building) stays(path string, i int) bool {
+	g := b.ground(path)
+	return g >= 0 && live(&b.mounts[g], b.from[g]) && !slices.ContainsFunc(b.mounts[i+1:], func(m mounts.Mount) bool { return m.Target == path })
 }
 
 // homeOverlay is the index of the overlay over the home directory, or negative.
