@@ -125,6 +125,9 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	written := len(writable)+len(f.Builds) > 0 || c.playground() && c.Playground != ""
 	x.owners = x.keepsOwners(f.Session, written)
 	f.Others = x.others(&f)
+	if x.owners || c.OwnIDs {
+		f.Texts = append(f.Texts, host.RootsTexts()...)
+	}
 	policy := x.policy(landlock)
 	f.DirWay, f.DirAt = host.WorkingDir(policy.WorkingDir)
 	box, notices, err := plan.Build(f, policy)
