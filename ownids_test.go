@@ -183,7 +183,6 @@ func TestOwnIDsGainNothing(t *testing.T) {
 		{"sysctl", "v=$(cat /proc/sys/vm/swappiness); echo $v >/proc/sys/vm/swappiness && echo won"},
 		{"mounts", "unshare -m mount -t tmpfs t /mnt && echo won"},
 		{"user namespaces", "unshare -Ur true && echo won"},
-		{"a changed root", "chroot / true && echo won"},
 		{"device nodes", "mknod node b 7 0 && rm node && echo won"},
 		{"set-user-id", "cp /bin/true s && chmod 4755 s && test -u s && rm s && echo won"},
 		{"trusted attributes", python("import os; os.setxattr(\"f\", \"trusted.n\", b\"v\")")},

@@ -184,6 +184,7 @@ func (x *Execution) spec(box *plan.Sandbox, landlock bool, temp string, written 
 	if box.HostCgroups {
 		s.Share |= nsexec.Cgroup
 	}
+	s.ChangeRoot = box.OwnIDs || box.Owners
 	s.NoSetGroupID = box.OwnIDs && written // it can have any group, and its files are there for others at once
 	if box.UserNamespaces && landlock {
 		return s, &Error{Op: opUserns, Err: errUsernsLandlock}

@@ -20,7 +20,7 @@ import (
 type privilegedCall struct {
 	name  string
 	needs uint64   // outside a sandbox, see sys.Held
-	owner bool     // it is about owners and other users
+	owner bool     // root's command can do it in a session, among its owners and other users
 	by    bool     // the seccomp filter refuses it, too
 	words []string // one of them is in the message, in lower case
 }
@@ -35,7 +35,7 @@ const setIDWords = "no new privileges|authentication failure|setuid|not permitte
 var privilegedCalls = [...]privilegedCall{
 	{"chown", 1<<unix.CAP_CHOWN | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID, true, false, []string{
 		"ownership", "chown", "change owner", "set groups", "setgroups", "setgid", "setuid", "set uid", "set gid", "seteuid", "setegid", "setresuid", "setresgid"}},
-	{"chroot", 1 << unix.CAP_SYS_CHROOT, false, true, []string{"change root directory", "chroot"}},
+	{"chroot", 1 << unix.CAP_SYS_CHROOT, true, true, []string{"change root directory", "chroot"}},
 	{"clock_settime", 1<<unix.CAP_SYS_TIME | sys.Initial, false, true, []string{"set date", "clock_settime", "settimeofday"}},
 	{"adjtimex", 1<<unix.CAP_SYS_TIME | sys.Initial, false, false, []string{"adjtime"}},
 	{"sethostname", 1 << unix.CAP_SYS_ADMIN, false, false, []string{"change the host name", "sethostname", "set hostname", "set host name"}},

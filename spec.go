@@ -51,6 +51,9 @@ type Spec struct {
 	// sets them.
 	NoSetGroupID bool
 
+	// ChangeRoot makes the default filter allow chroot(2), see nsexec.FilterOptions. False: it refuses it.
+	ChangeRoot bool
+
 	// Rlimits are resource limits (setrlimit(2)). Nil: the caller's. If RLIMIT_CORE is not among them, there are no
 	// core dumps.
 	Rlimits []nsexec.Rlimit
@@ -94,6 +97,6 @@ func (s Spec) apply(c *nsexec.Cmd) *nsexec.Cmd {
 func (s *Spec) filter() nsexec.Filter {
 	return nsexec.FilterOptions{
 		UIDMap: s.UIDMap, GIDMap: s.GIDMap, UserNamespaces: s.UserNamespaces, CgroupNamespaces: s.CgroupNamespaces, Openat2: s.Openat2,
-		NoSetGroupID: s.NoSetGroupID,
+		NoSetGroupID: s.NoSetGroupID, ChangeRoot: s.ChangeRoot,
 	}.Filter()
 }

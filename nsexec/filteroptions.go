@@ -33,6 +33,9 @@ type FilterOptions struct {
 	// their files to any group (CAP_SETGID, in a user namespace whose files have these groups outside): whoever
 	// executes such a file has that group. False: directories need the bit, so it can be set.
 	NoSetGroupID bool
+	// ChangeRoot lets commands use chroot(2), for which the kernel asks for CAP_SYS_CHROOT. What it cannot leave is the
+	// root of its mount namespace. False: the call fails with EPERM, unless UserNamespaces is set.
+	ChangeRoot bool
 }
 
 // shape is what a filter is made of.
@@ -44,11 +47,15 @@ type shape struct {
 	cgroups    bool
 	openat2    bool
 	noSetGID   bool
+	changeRoot bool
 }
 
 // Filter returns DefaultFilter with these options.
 func (o FilterOptions) Filter() Filter {
-	made := shape{arch: seccomp.Arch, x32: seccomp.HasX32, namespaces: o.UserNamespaces, cgroups: o.CgroupNamespaces, openat2: o.Openat2, noSetGID: o.NoSetGroupID}
+	made := shape{
+		arch: seccomp.Arch, x32: seccomp.HasX32, namespaces: o.UserNamespaces, cgroups: o.CgroupNamespaces, openat2: o.Openat2,
+		noSetGID: o.NoSetGroupID, changeRoot: o.ChangeRoot,
+	}
 	outside := os.Geteuid() == 0 && haveCaps(unix.CAP_SETUID, unix.CAP_SETGID) && o.UIDMap == nil && o.GIDMap == nil
 	if !outside && !o.UserNamespaces {
 		m := mapIDs(o.UIDMap, o.GIDMap)

@@ -148,3 +148,28 @@ func TestChownElsewhere(t *testing.T) {
 		t.Errorf("another id: %v, %s", err, out)
 	}
 }
+
+// TestChangeRoot: a command changes its root only with the capability and with the option. (Control: without a filter.)
+func TestChangeRoot(t *testing.T) {
+	leaks(t)
+	for _, tc := range []struct {
+		name    string
+		caps    nsexec.Capabilities
+		filters []nsexec.Filter
+		works   bool
+	}{
+		{"no filter", 1 << unix.CAP_SYS_CHROOT, nil, true},
+		{"the option", 1 << unix.CAP_SYS_CHROOT, []nsexec.Filter{nsexec.FilterOptions{ChangeRoot: true}.Filter()}, true},
+		{"the default", 1 << unix.CAP_SYS_CHROOT, []nsexec.Filter{nsexec.DefaultFilter()}, false},
+		{"no capability", 0, []nsexec.Filter{nsexec.FilterOptions{ChangeRoot: true}.Filter()}, false},
+	} {
+		c := shell("PATH=$PATH:/usr/sbin:/sbin chroot / true && ! unshare -m true")
+		c.Capabilities, c.Seccomp = tc.caps, tc.filters
+		c.Mounts = base()
+		c.UIDMap = []nsexec.IDMap{{Outside: uint32(os.Getuid()), Count: 1}}
+		out, err := c.CombinedOutput()
+		if (err == nil) != tc.works || !tc.works && !strings.Contains(string(out), "Operation not permitted") {
+			t.Errorf("%s: %v, %s", tc.name, err, out)
+		}
+	}
+}

@@ -62,8 +62,11 @@ func denyFilter(o shape) Filter {
 	f.Begin(o.arch, o.x32)
 	f.When(seccomp.AtLeast, firstUnknown, func() { f.Refuse(unix.ENOSYS) })
 	denied, unshared := deniedCalls[:], uint32(newNamespacesUnshare)
-	if o.namespaces {
+	switch {
+	case o.namespaces:
 		denied, unshared = denied[mountCalls:], unix.CLONE_NEWCGROUP|unix.CLONE_NEWTIME
+	case o.changeRoot:
+		denied = slices.DeleteFunc(slices.Clone(denied), func(nr uint32) bool { return nr == unix.SYS_CHROOT })
 	}
 	if o.cgroups {
 		unshared &^= unix.CLONE_NEWCGROUP

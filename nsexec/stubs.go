@@ -80,6 +80,7 @@ type FilterOptions struct {
 	CgroupNamespaces bool
 	Openat2          bool
 	NoSetGroupID     bool
+	ChangeRoot       bool
 }
 
 type IDMap struct {

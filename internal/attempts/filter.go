@@ -66,6 +66,7 @@ func observing(deny []unix.SockFilter, owners bool, held uint64) (f seccomp.Filt
 	observeSockets(&f, held)
 	f.When(seccomp.Equal, unix.SYS_LANDLOCK_RESTRICT_SELF, f.Notify) // package renames must know of it
 	f.When(seccomp.Equal, unix.SYS_EXIT_GROUP, f.Notify)
+	f.When(seccomp.Equal, unix.SYS_CHROOT, f.Notify)
 	f.When(seccomp.Equal, unix.SYS_IO_URING_SETUP, f.Notify)
 	f.When(seccomp.Equal, unix.SYS_SENDTO, func() {
 		const address = 4

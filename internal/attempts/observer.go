@@ -98,6 +98,7 @@ type Observer struct {
 
 	first  int                // the first process that executed a program: the command
 	root   sys.FD             // the sandbox's root; None before the first call
+	roots  bool               // a process may have another root
 	stop   sys.FD             // readable when serve has to end
 	done   chan struct{}      // closed when serve has ended; nil: it was not started
 	text   [unix.PathMax]byte // a path
@@ -218,6 +219,9 @@ func (o *Observer) look(n *notify.Notification) {
 		return
 	case unix.SYS_WRITE, unix.SYS_WRITEV:
 		o.said(n)
+		return
+	case unix.SYS_CHROOT:
+		o.roots, o.quick.roots = true, true
 		return
 	case unix.SYS_EXECVE:
 		if o.first == 0 {

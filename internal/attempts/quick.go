@@ -41,6 +41,7 @@ type quick struct {
 	calls    [512]call
 	lacking  bool // Observer.Root is not nil
 	begun    bool // Observer.first is known
+	roots    bool // Observer.roots
 	// followed are the processes of Observer.Follow, and following is their number. If that is more than
 	// mostFollowed, any process may be one. Another goroutine may change both.
 	followed  [mostFollowed]uint32
@@ -108,7 +109,7 @@ func (q *quick) next() (more bool) {
 //go:norace
 func (q *quick) passes() bool {
 	n := &q.seen
-	if !q.begun || q.root < 0 || decide(q.deny, q.rules, uint32(n.NR), n.Arch, &n.Args) != seccomp.Allow {
+	if !q.begun || q.roots || q.root < 0 || decide(q.deny, q.rules, uint32(n.NR), n.Arch, &n.Args) != seccomp.Allow {
 		return false
 	}
 	switch n.NR {

@@ -322,14 +322,24 @@ func errnoOf(err error) syscall.Errno {
 	return e
 }
 
-// enter opens the root of the sandbox, which all processes in it share.
+// enter opens the root of the sandbox, and reports whether a process has it. What a process does below a root of its
+// own, under other names than the policy has, is not observed.
 func (o *Observer) enter(thread uint32) bool {
 	if o.root == sys.None {
 		if fd, err := unix.Open(notify.Proc(thread, "root"), unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
 			o.root, o.quick.root = sys.FD(fd), fd
 		}
 	}
-	return o.root != sys.None
+	return o.root != sys.None && (!o.roots || o.shares(thread))
+}
+
+// shares reports whether a thread has the sandbox's root.
+func (o *Observer) shares(thread uint32) bool {
+	var st, own unix.Statx_t
+	const mask = unix.STATX_INO | unix.STATX_MNT_ID
+	return sys.Statx(unix.AT_FDCWD, notify.Proc(thread, "root"), 0, mask, &own) == nil &&
+		sys.Statx(int(o.root), "", unix.AT_EMPTY_PATH, mask, &st) == nil &&
+		st.Ino == own.Ino && st.Mnt_id == own.Mnt_id && st.Dev_major == own.Dev_major && st.Dev_minor == own.Dev_minor
 }
 
 func (o *Observer) open(name string, flags uint64) (sys.FD, error) {

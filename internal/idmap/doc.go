@@ -9,6 +9,9 @@
 //   - Capabilities are harmless. CAP_CHOWN, CAP_FOWNER and CAP_DAC_OVERRIDE hold for an inode if its owner and group
 //     exist in the user namespace (capable_wrt_inode_uidgid, user_namespaces(7)). Those of the host's files, devices,
 //     terminals, pipes and entries of /proc do not.
+//   - CAP_SYS_PTRACE and CAP_KILL hold for processes of the sandbox's user namespace. PID 1 is not among them for
+//     ptrace(2), because its memory belongs to the host's namespace. CAP_SYS_CHROOT makes another directory the root
+//     that the command can reach already.
 //   - Root's own files are out of reach too, if permissions protect them from others.
 //
 // With HostRoot, user and group 0 are those of the host's root, and only the other ids are the command's own. Then the

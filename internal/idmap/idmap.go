@@ -32,7 +32,8 @@ var high = [...]nsexec.IDMap{
 }
 
 // Capabilities are those that give a command no rights outside its ids. The others either apply to more than files
-// (CAP_SYS_ADMIN could remove a mount that hides something), or leave something in a file for others (CAP_SETFCAP).
+// (CAP_SYS_ADMIN could remove a mount that hides something), or leave something in a file for others (CAP_SETFCAP), or
+// change PID 1, which keeps the time limit (CAP_SYS_NICE, by /proc/1/timerslack_ns).
 // CAP_FSETID lets root set the set-group-id bit for all groups of the sandbox. A member of the group can do that
 // without, and CAP_SETGID makes root a member. A write to a file clears the bits all the same: there the kernel asks
 // for the capability in the host's user namespace.

@@ -42,6 +42,8 @@ type caller struct {
 	pid  uint32
 	root sys.FD  // its root directory; only if pid is not zero
 	by   *rights // nil: this process's
+	// changes says that a thread can have changed its root since its last call.
+	changes bool
 }
 
 func (s *caller) close() {
@@ -73,7 +75,7 @@ func (s *caller) concerns(c *call) bool {
 
 // open opens the caller's root directory, unless the last call came from the same thread.
 func (s *caller) open(pid uint32) bool {
-	if pid == s.pid {
+	if pid == s.pid && !s.changes {
 		return true
 	}
 	s.close()

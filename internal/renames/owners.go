@@ -62,9 +62,10 @@ func (o overlays) around(path string) (at string) {
 	return at
 }
 
-// overlaysOf reads the mounts of a process of the sandbox.
+// overlaysOf reads the mounts of the sandbox of a process. The process itself may have changed its root, and its table
+// has only the mounts below that.
 func overlaysOf(pid uint32) overlays {
-	table, err := os.ReadFile(notify.Proc(pid, "mountinfo"))
+	table, err := os.ReadFile(notify.Proc(first(pid), "mountinfo"))
 	if err != nil {
 		return nil
 	}
@@ -82,6 +83,47 @@ func overlaysOf(pid uint32) overlays {
 	return found
 }
 
+// first returns the sandbox's PID 1, which has the sandbox's root, or the process itself if it cannot be found.
+func first(pid uint32) uint32 {
+	const mostAncestors = 1 << 10
+	at := pid
+	for range mostAncestors {
+		status, err := os.ReadFile(notify.Proc(at, "status"))
+		if err != nil {
+			return pid
+		}
+		parent, inside := 0, ""
+		for line := range bytes.Lines(status) {
+			words := strings.Fields(string(line))
+			switch {
+			case len(words) == 2 && words[0] == "PPid:":
+				parent, _ = strconv.Atoi(words[1])
+			case len(words) > 1 && words[0] == "NSpid:":
+				inside = words[len(words)-1]
+			}
+		}
+		switch {
+		case inside == "1" && sameMounts(pid, at): // else a number was used again
+			return at
+		case inside == "1" || parent == 0:
+			return pid
+		}
+		at = uint32(parent)
+	}
+	return pid
+}
+
+// sameMounts reports whether two processes have the same mount namespace.
+func sameMounts(one, other uint32) bool {
+	var st [2]unix.Stat_t
+	for i, pid := range [...]uint32{one, other} {
+		if unix.Stat(notify.Proc(pid, "ns/mnt"), &st[i]) != nil {
+			return false
+		}
+	}
+	return st[0].Ino == st[1].Ino && st[0].Dev == st[1].Dev
+}
+
 // unescape undoes what the kernel does with names in tables of mounts.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
@@ -93,16 +135,15 @@ func (s *caller) openDir(at sys.FD, name string, how uint64) (sys.FD, error) {
 		return dir, err
 	}
 	if how&unix.RESOLVE_IN_ROOT != 0 {
-		top := s.by.overlays.around(name)
-		if top == "" {
-			return dir, err
+		inside := at // a root of the caller's own can lie in an overlay
+		if top := s.by.overlays.around(name); top != "" {
+			if inside, err = open(at, top, how); err != nil {
+				return inside, err
+			}
+			defer inside.Close()
+			name = name[len(top):]
 		}
-		inside, err := open(at, top, how)
-		if err != nil {
-			return inside, err
-		}
-		defer inside.Close()
-		at, name = inside, strings.TrimLeft(name[len(top):], "/")
+		at, name = inside, strings.TrimLeft(name, "/")
 	}
 	if name == "" || !s.by.owns(at) {
 		return sys.None, unix.EACCES

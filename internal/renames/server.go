@@ -64,7 +64,7 @@ func (s *Server) Attach(c *sandbox.Options, deny []unix.SockFilter) {
 		deny = s.next.Filter
 	}
 	s.waiting = make(chan struct{}, maxWaiting)
-	s.began = time.Now()
+	s.began, s.seen.changes = time.Now(), s.Owners
 	s.server.Handle = s.handle
 	s.server.On = func(serve func()) bool {
 		return s.unprivileged(s.root(), func() {

@@ -162,7 +162,8 @@ type Clone struct {
 
 // RootsCapabilities are those of root's commands with ids that nobody has outside, as bits: see package idmap.
 const RootsCapabilities = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID |
-	1<<unix.CAP_KILL | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_NET_BIND_SERVICE
+	1<<unix.CAP_KILL | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_NET_BIND_SERVICE | 1<<unix.CAP_SYS_CHROOT |
+	1<<unix.CAP_SYS_PTRACE
 
 // Begun returns a Clone, once; it then belongs to the caller. Not ok: there is none. Package prerun sets it. Nil: this
 // program does not have that package.
