@@ -7,10 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsexec"
 )
@@ -90,6 +94,32 @@ func TestChangedRootGainsNothing(t *testing.T) {
 				t.Errorf("own ids %v, %s: %s", own, tc.name, got)
 			}
 		}
+	}
+}
+
+// TestChangedRootUnseen: where nsrun may not look into PID 1, it measures memory in the root of another process. So
+// none can change its root there. (Control: it can where nsrun may.)
+func TestChangedRootUnseen(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t, "f: x\n")
+	needOwnIDs(t, dir)
+	livesIn(t, dir, "/srv")
+	run := func() string {
+		r := runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard})
+		return printed(t, r, "chown 1:2 f; stat -c %u f; chroot / echo changed")
+	}
+	if got := run(); got != "1\nchanged\n" {
+		t.Errorf("with the capability: %q", got)
+	}
+	runtime.LockOSThread()
+	raise, ok := sys.Lower(1 << unix.CAP_SYS_PTRACE)
+	if ok {
+		if got := run(); !strings.HasPrefix(got, "1\n") || strings.Contains(got, "changed") {
+			t.Errorf("without it: %q", got)
+		}
+	}
+	if ok && raise() {
+		runtime.UnlockOSThread()
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/pathrule"
 	"github.com/nsrun/nsrun/internal/plan"
@@ -184,7 +186,8 @@ func (x *Execution) spec(box *plan.Sandbox, landlock bool, temp string, written 
 	if box.HostCgroups {
 		s.Share |= nsexec.Cgroup
 	}
-	s.ChangeRoot = box.OwnIDs || box.Owners
+	// Where nsrun may not look into PID 1, it measures memory in the root of another process of the sandbox.
+	s.ChangeRoot = (box.OwnIDs || box.Owners) && sys.Held()&(1<<unix.CAP_SYS_PTRACE) != 0
 	s.NoSetGroupID = box.OwnIDs && written // it can have any group, and its files are there for others at once
 	if box.UserNamespaces && landlock {
 		return s, &Error{Op: opUserns, Err: errUsernsLandlock}

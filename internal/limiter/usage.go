@@ -249,7 +249,8 @@ func (w *usageWatch) files(procs []string) (bytes int64) {
 	return bytes + w.memfds(procs)
 }
 
-// enter opens the root of the sandbox, which all processes in it share. An ordinary user cannot open that of PID 1.
+// enter opens the root of the sandbox: that of PID 1, which comes first. Without the capability to look into PID 1, as
+// ordinary users are, it is that of another process, and then no process of the sandbox can change its root.
 func (w *usageWatch) enter(procs []string) *os.File {
 	for _, proc := range procs {
 		if w.root != nil {
