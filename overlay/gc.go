@@ -225,7 +225,7 @@ func (c *cleaner) remove(name string, named bool) (found Cleaned, ok bool, err e
 		return found, false, nil
 	}
 	sum, err := store.DiskUsage(context.Background(), d)
-	if err != nil {
+	if err != nil && (!orphan || !errors.Is(err, fs.ErrNotExist)) { // somebody else may be removing it, without a lock
 		return found, false, err
 	}
 	found.Size = sum.Bytes

@@ -115,6 +115,9 @@ func (r *remover) contents(d, depth int) error {
 func (r *remover) pass(d, depth int) (found bool, first error) {
 	left := 1000
 	for names, err := range sys.EachName(d, r.buf) {
+		if err == unix.ENOENT { // somebody else has removed the directory
+			return found, first
+		}
 		if left--; err != nil || left < 0 {
 			return found, cmp.Or(first, err)
 		}
