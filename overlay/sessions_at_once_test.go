@@ -297,8 +297,8 @@ func seedOf(t testing.TB) uint64 {
 	return seed
 }
 
-// makeUpper makes a directory of an upper directory, and those above it. If the project has them, they are marked as the
-// kernel marks copies of directories (copied).
+// makeUpper makes a directory of an upper directory, and those above it. If the project has them (copied), they are
+// marked as the kernel marks copies of directories.
 func makeUpper(upper, dir string, copied bool) error {
 	if dir == "." {
 		return nil
