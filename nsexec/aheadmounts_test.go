@@ -26,13 +26,16 @@ import (
 
 // oneReady waits for a sandbox that has its mounts in advance.
 func oneReady() (pid int, err error) {
-	for range 1000 {
-		if pids := nsexec.ReadyMounts(); len(pids) == 1 {
-			return pids[0], nil
+	if !testenv.Poll(testenv.Patience, func() bool {
+		pids := nsexec.ReadyMounts()
+		if len(pids) == 1 {
+			pid = pids[0]
 		}
-		time.Sleep(10 * time.Millisecond)
+		return len(pids) == 1
+	}) {
+		err = errors.New("no sandbox is ready")
 	}
-	return 0, errors.New("no sandbox is ready")
+	return pid, err
 }
 
 // helpMountsAhead mounts and unmounts, in a mount namespace of its own, while a sandbox waits that has copied the
@@ -64,13 +67,7 @@ func helpMountsAhead(args []string) int {
 				return complain(err)
 			}
 			if i%2 == 0 { // it ends without a next command, too, and keeps nothing mounted
-				for range 1000 {
-					if unix.Kill(ready, 0) == unix.ESRCH {
-						break
-					}
-					time.Sleep(10 * time.Millisecond)
-				}
-				if unix.Kill(ready, 0) != unix.ESRCH {
+				if !testenv.Poll(testenv.Patience, func() bool { return unix.Kill(ready, 0) == unix.ESRCH }) {
 					return complain(fmt.Errorf("step %d: the sandbox with the old mounts still waits", i))
 				}
 			}
