@@ -105,6 +105,9 @@ func (s *clone) close() (status unix.WaitStatus) {
 		status = sys.Wait(s.pid)
 	}
 	if s.sock != sys.None {
+		if s.pid == 0 {
+			s.awaitHangup()
+		}
 		e, err := unix.GetsockoptInt(int(s.sock), unix.SOL_SOCKET, unix.SO_ERROR)
 		s.unread = s.unread || err == nil && syscall.Errno(e) == leftUnread
 		s.sock.Close()
@@ -113,6 +116,17 @@ func (s *clone) close() (status unix.WaitStatus) {
 		_ = s.status.Close()
 	}
 	return status
+}
+
+// awaitHangup waits until nobody has the other end of the socket. Of a launcher that is killed, the kernel may close the
+// status pipe first.
+func (s *clone) awaitHangup() {
+	for until := time.Now().Add(patience); ; {
+		fds := []unix.PollFd{{Fd: int32(s.sock)}}
+		if _, err := unix.Poll(fds, max(0, int(time.Until(until).Milliseconds()))); err != unix.EINTR {
+			return
+		}
+	}
 }
 
 // leftUnread is the socket's error, once, if the other end was closed before all that was sent was received.
