@@ -118,8 +118,8 @@ func (s *clone) close() (status unix.WaitStatus) {
 	return status
 }
 
-// awaitHangup waits until nobody has the other end of the socket. Of a launcher that is killed, the kernel may close the
-// status pipe first.
+// awaitHangup waits until nobody has the other end of the socket: of a launcher that is killed, the kernel may close
+// the status pipe first.
 func (s *clone) awaitHangup() {
 	for until := time.Now().Add(patience); ; {
 		fds := []unix.PollFd{{Fd: int32(s.sock)}}
