@@ -164,9 +164,8 @@ func TestHiddenAhead(t *testing.T) {
 		if got != strings.Join(want, "\n") {
 			t.Errorf("seed %d, round %d: with %q hidden\n got %q\nwant %q", seed, round, hide, strings.Fields(got), want)
 		}
-		for tries := 0; len(nsexec.ReadyMounts()) == 0 && tries < 100; tries++ { // none is, if somebody mounts meanwhile
-			time.Sleep(10 * time.Millisecond)
-		}
+		// None is ready if somebody mounts meanwhile.
+		testenv.Poll(time.Second, func() bool { return len(nsexec.ReadyMounts()) > 0 })
 	}
 	if used == 0 {
 		t.Error("no command got the sandbox that was ready")

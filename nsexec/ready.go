@@ -127,6 +127,10 @@ func (r *readySet) fill(p profile, hidden []string) {
 	if err != nil {
 		return
 	}
+	if s.table != nil && s.table.hasChanged() { // outdated did not see it
+		r.waste(s)
+		return
+	}
 	if p.cgroup == nil {
 		r.evict()
 	}
@@ -151,6 +155,7 @@ func spawnReady(ctx context.Context, p *beginning) (*clone, error) {
 
 // mountTable returns the mount table of the launcher of a generation. Nil: it cannot be watched.
 func (r *readySet) mountTable(gen int64) *mountTable {
+	pid := theLauncher.pid(gen) // which may have to wait
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.table != nil && r.table.gen == gen && !r.table.hasChanged() {
@@ -160,7 +165,7 @@ func (r *readySet) mountTable(gen int64) *mountTable {
 		r.table.close()
 		r.table = nil
 	}
-	if pid := theLauncher.pid(gen); pid != 0 {
+	if pid != 0 {
 		r.table, _ = openMountTable(pid, gen, r.outdated)
 	}
 	return r.table

@@ -20,10 +20,8 @@ import (
 // it writes, it runs once: a sandbox that had waited for it gets no successor. (Control: the command has reached the
 // pipe.)
 func TestReportsForgedEarly(t *testing.T) {
+	testenv.NeedRoot(t) // whose command can look into PID 1
 	testenv.Leaks(t, nsexec.Shutdown)
-	if os.Geteuid() != 0 {
-		t.Skip("only root's command can look into PID 1")
-	}
 	nsexec.Shutdown() // the next launcher is on one processor
 	onOneProcessor(t)
 	dir := testenv.Dir(t)
