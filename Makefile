@@ -175,12 +175,13 @@ TESTSUM = GO=$(GO) $(GO) run ./internal/testsum
 # than processors. Without cgo everything but the race detector's part is compiled once.
 TESTED = -p=4 ./overlay . ./cmd/nsrun ./nsexec ./internal/differ ./fanotify ./cmd/nsrun-mcp ./netpolicy/broker ./...
 
-# What is slow from a cold build cache, vet and the race detector, is for make lint and make race.
+# What is slow from a cold build cache, vet and the race detector, is for make lint and make race. Temporary files are
+# in memory, if there is enough of it; make race and make test-long test the same on the disk.
 test:
 	@$(need); need bwrap bubblewrap || [ -z "$$NSRUN_MUST_WORK" ]; \
 	set -f; IFS=' '; \
-	$(TESTSUM) $(STATIC) $(TEST_FLAGS) $(TESTED) \
-		--then $(STATIC) $(TEST_FLAGS) '-ldflags=$(EARLY)' -run '$(AT_ENTRY)' ./cmd/nsrun
+	$(TESTSUM) $(STATIC) NSRUN_TEST_MEMORY=1 $(TEST_FLAGS) $(TESTED) \
+		--then $(STATIC) NSRUN_TEST_MEMORY=1 $(TEST_FLAGS) '-ldflags=$(EARLY)' -run '$(AT_ENTRY)' ./cmd/nsrun
 
 # For all of its lines, and for the make that one of them calls.
 test-long: export NSRUN_LONG := $(or $(NSRUN_LONG),1)

@@ -17,6 +17,7 @@
 //	NSRUN_MUST_WORK=1          no test may be skipped
 //	NSRUN_MUST_WORK=overlay,…  nor one for the lack of these features
 //	NSRUN_LONG=1               each run does all cases of what takes long, and more rounds
+//	NSRUN_TEST_MEMORY=1        temporary files are on a tmpfs, if root runs the tests and there is memory enough
 //	NSRUN_TEST_HERE=1          all in one process, as it is: under an emulator, which cannot run it again
 //	NSRUN_TEST_AS_USER=1       this is the run as a user; set by Main
 package testenv

@@ -3,6 +3,7 @@
 package testenv
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -67,12 +68,15 @@ func run(m *testing.M, cleanup []func()) int {
 	if noNamespaces() == nil {
 		namespaces = unix.CLONE_NEWNS
 	}
-	code := asRoot(tmp, namespaces)
-	if os.Getenv(onceEnv) != "" {
+	code, err := inMemory(tmp, func() int {
+		code := asRoot(tmp, namespaces)
+		if os.Getenv(onceEnv) == "" {
+			code = cmp.Or(code, asUser(tmp, namespaces, begun))
+		}
 		return code
-	}
-	if c := asUser(tmp, namespaces, begun); code == 0 {
-		code = c
+	})
+	if err != nil {
+		return complain(err)
 	}
 	return code
 }
