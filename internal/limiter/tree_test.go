@@ -119,7 +119,7 @@ func TestThreadsFiles(t *testing.T) {
 		t.Errorf("one table: %q", dirs)
 	}
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), apartEnv+"="+filepath.Join(testenv.Dir(t), "f"))
+	cmd.Env = append(os.Environ(), apartEnv+"="+filepath.Join(testenv.DiskDir(t), "f"))
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -100,6 +100,28 @@ func Dir(t testing.TB) string {
 	return dir
 }
 
+// DiskDir is a Dir that is not in memory: in /var/tmp if the others are.
+func DiskDir(t testing.TB) string {
+	t.Helper()
+	for _, parent := range []string{os.TempDir(), "/var/tmp"} {
+		if onTmpfs(parent) {
+			continue
+		}
+		dir, err := os.MkdirTemp(parent, "nsrun-test-")
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() {
+			if err := removeAll(dir); err != nil {
+				t.Error(err)
+			}
+		})
+		return dir
+	}
+	Skip(t, "disk", "temporary files are in memory here")
+	return ""
+}
+
 // removeAll is os.RemoveAll for directories in which nothing is mounted.
 func removeAll(dir string) error {
 	dir, err := filepath.EvalSymlinks(dir)
