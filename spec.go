@@ -47,8 +47,8 @@ type Spec struct {
 	// False: it refuses them.
 	UserNamespaces, CgroupNamespaces, Openat2 bool
 
-	// NoSetGroupID makes the default filter refuse set-group-id bits, see nsexec.FilterOptions. False: chmod(2)
-	// sets them.
+	// NoSetGroupID makes the default filter refuse set-group-id bits, see nsexec.FilterOptions. False: a
+	// command can set them.
 	NoSetGroupID bool
 
 	// ChangeRoot makes the default filter allow chroot(2), see nsexec.FilterOptions. False: it refuses it.

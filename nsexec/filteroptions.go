@@ -29,9 +29,9 @@ type FilterOptions struct {
 	// Openat2 lets commands use openat2(2), which an nsrun in the sandbox needs. The mode is in memory, which no
 	// filter can read, so commands can make set-user-id files with it. False: the call fails with ENOSYS.
 	Openat2 bool
-	// NoSetGroupID refuses to set a set-group-id bit with chmod(2), with EPERM. It is for commands that can give
-	// their files to any group (CAP_SETGID, in a user namespace whose files have these groups outside): whoever
-	// executes such a file has that group. False: directories need the bit, so it can be set.
+	// NoSetGroupID refuses to set a set-group-id bit, with EPERM. It is for commands that can give their files to
+	// any group (CAP_SETGID, in a user namespace whose files have these groups outside): whoever executes such a
+	// file has that group. False: the bit can be set. The kernel then allows it for groups of the command only.
 	NoSetGroupID bool
 	// ChangeRoot lets commands use chroot(2), for which the kernel asks for CAP_SYS_CHROOT. What it cannot leave is the
 	// root of its mount namespace. False: the call fails with EPERM, unless UserNamespaces is set.

@@ -114,16 +114,14 @@ func denyFilter(o shape) Filter {
 	})
 	// A lease makes other processes that open the file wait.
 	arg(unix.SYS_FCNTL, 1, func() { deny(seccomp.Equal, unix.F_SETLEASE, unix.EPERM) })
-	// Set-user-id files outlive the sandbox. No call that makes a file needs the set-group-id bit either; chmod
-	// does, for directories.
-	const setID = unix.S_ISUID | unix.S_ISGID
-	changed := uint32(unix.S_ISUID)
+	// Set-user-id files outlive the sandbox. A group of the command's own is harmless: its files are the caller's.
+	setID := uint32(unix.S_ISUID)
 	if o.noSetGID {
-		changed = setID
+		setID |= unix.S_ISGID
 	}
-	arg(unix.SYS_FCHMOD, 1, func() { deny(seccomp.AnyBit, changed, unix.EPERM) })
+	arg(unix.SYS_FCHMOD, 1, func() { deny(seccomp.AnyBit, setID, unix.EPERM) })
 	for _, nr := range [...]uint32{unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2} {
-		arg(nr, 2, func() { deny(seccomp.AnyBit, changed, unix.EPERM) })
+		arg(nr, 2, func() { deny(seccomp.AnyBit, setID, unix.EPERM) })
 	}
 	arg(unix.SYS_MKNODAT, 2, func() { deny(seccomp.AnyBit, setID, unix.EPERM) })
 	creates := func(nr, flags, mode uint32) {
@@ -140,11 +138,7 @@ func denyFilter(o shape) Filter {
 		case old.flags != 0:
 			creates(old.nr, old.flags, old.mode)
 		default:
-			bits := changed
-			if old.makes {
-				bits = setID
-			}
-			arg(old.nr, old.mode, func() { deny(seccomp.AnyBit, bits, unix.EPERM) })
+			arg(old.nr, old.mode, func() { deny(seccomp.AnyBit, setID, unix.EPERM) })
 		}
 	}
 	// The limit of core dumps stays as it is: with zero, programs that receive core dumps (core(5)) would get them
@@ -241,11 +235,8 @@ const ioprioWhoProcess = 1
 const tcooff = 0
 
 // oldCall is a call with a mode argument that newer architectures do not have.
-// flags is the argument with O_CREAT, 0 if there is none; makes says that the call makes a file.
-type oldCall struct {
-	nr, flags, mode uint32
-	makes           bool
-}
+// flags is the argument with O_CREAT, 0 if there is none.
+type oldCall struct{ nr, flags, mode uint32 }
 
 // idCall is a call whose arguments, from the first, are some ids of users, and then some of groups.
 type idCall struct{ nr, first, users, groups uint32 }

@@ -5,7 +5,7 @@ package nsexec
 import "golang.org/x/sys/unix"
 
 var oldCalls = [...]oldCall{
-	{unix.SYS_CHMOD, 0, 1, false}, {unix.SYS_CREAT, 0, 1, true}, {unix.SYS_MKNOD, 0, 1, true}, {unix.SYS_OPEN, 1, 2, true},
+	{unix.SYS_CHMOD, 0, 1}, {unix.SYS_CREAT, 0, 1}, {unix.SYS_MKNOD, 0, 1}, {unix.SYS_OPEN, 1, 2},
 }
 
 var chownCalls = [...]idCall{
