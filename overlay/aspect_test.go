@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -100,6 +101,54 @@ func TestAttributesAspect(t *testing.T) {
 	}
 	if g := strings.Join(got, "|"); g != "M d/ attributes|M f content attributes|M g attributes" {
 		t.Error(g)
+	}
+}
+
+// TestHolesAspect: holes that a command makes where there are zeros are a change, and committed. A file that the
+// overlay has only copied, with its holes and with space that is kept for it, is none.
+func TestHolesAspect(t *testing.T) {
+	const size = 256 << 10
+	root := project(t, ``)
+	write := func(name string, holes, kept int64) {
+		t.Helper()
+		f, err := os.Create(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		zeros := make([]byte, size-holes-kept)
+		zeros[len(zeros)-1] = 1
+		if _, err = f.WriteAt(zeros, holes); err == nil && kept > 0 {
+			err = unix.Fallocate(int(f.Fd()), 0, size-kept, kept)
+		}
+		if err != nil && err != unix.EOPNOTSUPP {
+			t.Fatal(err)
+		}
+	}
+	write("f", 0, 0)
+	write("full", 0, 0)
+	write("sparse", size/2, 0)
+	write("kept", 0, size/2)
+	s := create(t, root)
+	sandbox(t, s, `touch f full sparse kept`)
+	wantChanges(t, s)
+	f, err := os.OpenFile(filepath.Join(s.Roots()[0].Upper, "f"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	switch err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 64<<10, 128<<10); err {
+	case nil:
+	case unix.EOPNOTSUPP:
+		t.Log("no holes here")
+		return
+	default:
+		t.Fatal(err)
+	}
+	wantChanges(t, s, "M f")
+	commitAll(t, s)
+	if info, err := os.Stat(filepath.Join(root, "f")); err != nil || info.Sys().(*syscall.Stat_t).Blocks*512 >= size {
+		t.Errorf("committed: %v, error %v", info, err)
 	}
 }
 

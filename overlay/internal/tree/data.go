@@ -66,6 +66,19 @@ func nextData(f *Handle, off, size int64) int64 {
 	return min(next, size)
 }
 
+// dataIn returns how many of the first size bytes of f are not in holes. Space without data counts as a hole.
+func dataIn(f *Handle, size int64) (sum int64) {
+	for off := nextData(f, 0, size); off < size; off = nextData(f, off, size) {
+		hole, err := unix.Seek(int(f.FD), off, unix.SEEK_HOLE)
+		if err != nil || hole <= off {
+			return size
+		}
+		hole = min(hole, size)
+		sum, off = sum+hole-off, hole
+	}
+	return sum
+}
+
 // ReadFull reads exactly len(p) bytes. If the file became shorter, the error is ErrMoved.
 func ReadFull(f *Handle, p []byte, off int64) error {
 	for len(p) > 0 {
