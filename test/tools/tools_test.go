@@ -39,7 +39,7 @@ type task struct {
 }
 
 // tasks are all of them, by their subjects.
-var tasks = slices.Concat(fileTasks, metadataTasks, gitTasks, buildTasks, languageTasks, processTasks, archiveTasks, kernelTasks, serverTasks, toolchainTasks, workflowTasks, everydayTasks, oddTasks, seldomTasks, ownerTasks)
+var tasks = slices.Concat(fileTasks, metadataTasks, gitTasks, buildTasks, languageTasks, processTasks, archiveTasks, kernelTasks, serverTasks, toolchainTasks, workflowTasks, everydayTasks, oddTasks, seldomTasks, ownerTasks, furtherTasks)
 
 //go:embed packages
 var packages string
