@@ -283,3 +283,35 @@ func TestHomeOf(t *testing.T) {
 		t.Errorf("%v, %q: %s", err, res.Notices, res)
 	}
 }
+
+// TestRootCaches: user root's commands see what is in yarn's cache, which is not below the home directory. What they
+// write there is gone afterwards.
+func TestRootCaches(t *testing.T) {
+	testenv.NeedRoot(t)
+	need(t, features.Overlay)
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t)
+	testenv.Tree(t, dir, "share/.cache/yarn/f: 1", "share/other: 1")
+	if err := os.Chmod(filepath.Join(dir, "share"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const share = "/usr/local/share"
+	isAt(t, filepath.Join(dir, "share"), share)
+	before := testenv.Listing(t, share)
+	for name, c := range map[string]nsrun.Config{
+		"session, home layer": {After: nsrun.Discard, Home: nsrun.HomeLayer}, "session": {After: nsrun.Discard},
+		"in place, home layer": {Mode: nsrun.Direct, Home: nsrun.HomeLayer}, "in place": {Mode: nsrun.Direct},
+	} {
+		c.Project = filepath.Join(dir, "p")
+		r := runner(t, c)
+		for range 2 {
+			const command = "cd /usr/local/share; cat .cache/yarn/*; echo 2 >.cache/yarn/f; mv .cache/yarn .cache/new; cat .cache/new/f; (: >other) 2>/dev/null || echo refused"
+			if got := sh(t, r, command); got != "12\nrefused\n" {
+				t.Errorf("%s: %q", name, got)
+			}
+		}
+		if diff := testenv.Difference(t, share, before); diff != "" {
+			t.Errorf("%s: outside: %s", name, diff)
+		}
+	}
+}

@@ -4,6 +4,7 @@ package nsrun
 
 import (
 	"cmp"
+	"os"
 	"strconv"
 
 	"github.com/nsrun/nsrun/internal/host"
@@ -38,6 +39,7 @@ func (x *Execution) addSession(f *plan.Facts, engine overlay.Engine) error {
 	if err := x.addHomeLayer(f, s.Roots); err != nil {
 		return err
 	}
+	x.addRootCaches(f, s.Roots, x.session.Dir())
 	if x.runner.config.small() || f.Layer != nil || x.landlock {
 		f.Session = s
 		return nil // caches are in the home directory, which is not there, or can be written to, or no layer can be laid over them
@@ -109,9 +111,25 @@ func (x *Execution) explainSession(f *plan.Facts) error {
 	return x.explainCaches(f)
 }
 
+// addRootCaches adds caches of user root that are not below the home directory. A command sees what they have, and what
+// it writes there is gone afterwards.
+func (x *Execution) addRootCaches(f *plan.Facts, roots []string, session string) {
+	c := &x.runner.config
+	if os.Geteuid() != 0 || c.OwnIDs || c.small() || x.landlock || x.plainCaches {
+		return
+	}
+	for _, dir := range host.RootCaches(roots, session, f.Table) {
+		f.Caches = append(f.Caches, mounts.TmpOverlay(dir, dir))
+	}
+}
+
 // explainCaches adds the caches that the session would show through overlays, if asked to.
 func (x *Execution) explainCaches(f *plan.Facts) error {
-	if err := x.addHomeLayer(f, f.Session.Roots); err != nil || !x.caches || f.Layer != nil || x.runner.config.has(StrictPreset) || x.landlock || x.plainCaches {
+	err := x.addHomeLayer(f, f.Session.Roots)
+	if err == nil && x.caches {
+		x.addRootCaches(f, f.Session.Roots, "")
+	}
+	if err != nil || !x.caches || f.Layer != nil || x.runner.config.has(StrictPreset) || x.landlock || x.plainCaches {
 		return err
 	}
 	for _, dir := range host.Caches(f.Home, x.runner.config.caches(), f.Session.Roots, "", f.Table) {

@@ -280,6 +280,9 @@ func (x *Execution) addFolders(f *plan.Facts) error {
 	if f.Table == nil && c.playground() {
 		f.Table, f.Playground.Err = mounts.ReadMountinfo()
 	}
+	if !c.layered() && len(f.Folders.Direct) > 0 {
+		x.addRootCaches(f, f.Folders.Direct, "")
+	}
 	if !c.layered() && f.Layer == nil && len(f.Folders.Direct) > 0 && !c.small() && !x.landlock && !x.plainCaches {
 		// Not the place that variables name if there is no cache: an existing cache is useful.
 		for _, dir := range host.Caches(f.Home, c.caches(), f.Folders.Direct, "", f.Table) {

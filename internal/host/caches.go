@@ -24,10 +24,22 @@ var buildCaches = [...]string{
 	".ccache", ".yarn/cache", ".bun/install/cache",
 }
 
+// rootCaches are caches of user root that are not below the home directory: yarn's.
+var rootCaches = []string{"/usr/local/share/.cache"}
+
 // Caches are the existing caches that can be shown through an overlay: not those in the roots of a session, which are
 // parts of it, and not one that contains the session's own directory.
-func Caches(home string, more, roots []string, session string, table []mounts.Info) (dirs []string) {
-	for _, dir := range belowHome(home, slices.Concat(caches[:], more)) {
+func Caches(home string, more, roots []string, session string, table []mounts.Info) []string {
+	return shownCaches(belowHome(home, slices.Concat(caches[:], more)), roots, session, table)
+}
+
+// RootCaches are those of user root that are not below the home directory, as Caches.
+func RootCaches(roots []string, session string, table []mounts.Info) []string {
+	return shownCaches(rootCaches, roots, session, table)
+}
+
+func shownCaches(caches, roots []string, session string, table []mounts.Info) (dirs []string) {
+	for _, dir := range caches {
 		if !IsDir(dir) || paths.InAny(dir, roots) || paths.Inside(session, dir) {
 			continue
 		}
