@@ -54,11 +54,26 @@ func (c *Cmd) Signal(sig os.Signal) error {
 	if sig == syscall.SIGKILL && c.opt.Confinement != nil {
 		return c.send(syscall.Signal(prog.RequestEnd)) // killing the reaper would leave the others running
 	}
-	if sig != syscall.SIGSTOP || !c.forks() || c.opt.HoldSignals {
+	if sig != syscall.SIGSTOP && sig != syscall.SIGCONT || !c.forks() || c.opt.HoldSignals {
 		return c.send(sig)
 	}
-	// A signal with this value asks PID 1 to stop everything.
-	info := prog.Request{Signo: prog.RequestSignal, Code: prog.RequestCode, Value: prog.RequestStop}
+	if sig == syscall.SIGSTOP {
+		return c.ask(prog.RequestSignal, prog.RequestStop)
+	}
+	// The first wakes PID 1, which may have been stopped itself.
+	err := c.ask(int32(syscall.SIGCONT), prog.RequestContinue)
+	if err == nil {
+		err = c.ask(prog.RequestSignal, prog.RequestContinue)
+	}
+	if err == nil || errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return c.send(sig)
+}
+
+// ask sends PID 1 a signal with a value.
+func (c *Cmd) ask(signo int32, value uint64) error {
+	info := prog.Request{Signo: signo, Code: prog.RequestCode, Value: value}
 	send := func(handle uintptr) error {
 		return unix.PidfdSendSignal(int(handle), unix.Signal(info.Signo), (*unix.Siginfo)(unsafe.Pointer(&info)), 0)
 	}

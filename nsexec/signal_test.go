@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -105,6 +106,73 @@ func TestSignalStop(t *testing.T) {
 		if err := c.Signal(unix.SIGSTOP); !errors.Is(err, os.ErrProcessDone) {
 			t.Errorf("a signal after the end: %v", err)
 		}
+	}
+}
+
+// TestSignalOrder: a command that is stopped and continued at once goes on, and one that is continued and stopped at
+// once is stopped.
+func TestSignalOrder(t *testing.T) {
+	leaks(t)
+	c := shell("while read line; do echo $line; done")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Process.Kill() }() // if it is stopped for ever
+	command := commandOf(t, c.Process.Pid)
+	is := func(stopped bool) func() bool {
+		return func() bool {
+			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.Process.Pid))
+			if err != nil || !strings.Contains(string(status), "\nShdPnd:\t0000000000000000\n") {
+				return false // PID 1 has not seen all signals yet
+			}
+			for _, p := range below(c.Process.Pid) {
+				if p.Pid == command {
+					return (p.State == "T") == stopped
+				}
+			}
+			return false
+		}
+	}
+	send := func(signals ...unix.Signal) {
+		t.Helper()
+		for _, sig := range signals {
+			if err := c.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	lines := bufio.NewReader(out)
+	for range 10 {
+		// PID 1 itself is stopped meanwhile, so it finds all of them when it goes on.
+		if err := c.Process.Signal(unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		send(unix.SIGSTOP, unix.SIGCONT)
+		testenv.Eventually(t, "the command goes on", is(false))
+		if _, err := io.WriteString(in, "line\n"); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := lines.ReadString('\n'); line != "line\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+		send(unix.SIGSTOP)
+		testenv.Eventually(t, "the command is stopped", is(true))
+		send(unix.SIGCONT, unix.SIGSTOP, unix.SIGCONT, unix.SIGSTOP)
+		testenv.Eventually(t, "the command is stopped again", is(true))
+		send(unix.SIGCONT)
+		testenv.Eventually(t, "the command goes on again", is(false))
+	}
+	_ = in.Close()
+	if err := c.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -81,6 +81,9 @@ const (
 	RequestSignal = 64           // SIGRTMAX: it is queued, and programs do not use it
 	RequestCode   = -1           // SI_QUEUE
 	RequestStop   = 0x6e7372756e // Value: stop the command
+	// RequestContinue is the Value that asks to continue it. The plain signal would overtake a stop, because the
+	// kernel delivers signals with low numbers first. SIGCONT with this Value only wakes PID 1.
+	RequestContinue = RequestStop + 1
 )
 
 // Magic begins every Program, and changes with its layout.

@@ -40,7 +40,7 @@
 // filters.) It holds the status pipe, and other descriptors that it was told to hold, such as lock files. It reports
 // the command's wait status and exits with the command; the kernel then ends the other processes. It enforces the time
 // limit: SIGTERM to the command, then SIGKILL to all. SIGSTOP reaches it as a queued signal with a value: the plain
-// signal would stop PID 1 before it could pass it on.
+// signal would stop PID 1 before it could pass it on. So does SIGCONT, because the plain signal would overtake that.
 //
 // The command's process is made with CLONE_VM|CLONE_VFORK, so that no memory is copied.
 //

@@ -280,8 +280,13 @@ func reap(base unsafe.Pointer, cmd, status uintptr) {
 		case sig == prog.RequestSignal && origin == prog.RequestCode && info[3] == prog.RequestStop:
 			syscall.RawSyscall(sysKill, to, uintptr(syscall.SIGSTOP), 0)
 			stopped = true
-		case sig == uintptr(syscall.SIGCONT) && stopped:
-			syscall.RawSyscall(sysKill, to, sig, 0)
+		case sig == uintptr(syscall.SIGCONT) && origin == prog.RequestCode && info[3] == prog.RequestContinue:
+		case (sig == uintptr(syscall.SIGCONT) ||
+			sig == prog.RequestSignal && origin == prog.RequestCode && info[3] == prog.RequestContinue):
+			if !stopped {
+				to = cmd
+			}
+			syscall.RawSyscall(sysKill, to, uintptr(syscall.SIGCONT), 0)
 			stopped = false
 		default:
 			syscall.RawSyscall(sysKill, cmd, sig, 0)
