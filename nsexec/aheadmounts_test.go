@@ -104,8 +104,14 @@ func TestMountsAhead(t *testing.T) {
 	leaks(t)
 	dir := testenv.Dir(t)
 	testenv.Tree(t, dir, "at/file: old")
-	c := exec.Command(exe, dir+"/at")
-	c.Env = append(os.Environ(), helperVars("mountsahead")...)
+	inOwnMounts(t, "mountsahead", dir+"/at")
+}
+
+// inOwnMounts runs a helper in a mount namespace of its own, in which nobody else mounts.
+func inOwnMounts(t *testing.T, helper string, args ...string) {
+	t.Helper()
+	c := exec.Command(exe, args...)
+	c.Env = append(os.Environ(), helperVars(helper)...)
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
 	if !testenv.Root() {
 		c.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
@@ -116,6 +122,52 @@ func TestMountsAhead(t *testing.T) {
 	if out, err := c.CombinedOutput(); err != nil || string(out) != "fine" {
 		t.Errorf("%v\n%s", err, out)
 	}
+}
+
+// helpOtherLauncher has sandboxes of two kinds wait, and then has one of them made by another launcher.
+func helpOtherLauncher([]string) int {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return complain(err)
+	}
+	defer nsexec.Shutdown()
+	run := func(share nsexec.Namespace) error {
+		c := shell("true")
+		c.Share = share
+		return c.Run()
+	}
+	if err := run(nsexec.IPC); err != nil {
+		return complain(err)
+	}
+	old, err := oneReady()
+	if err != nil {
+		return complain(err)
+	}
+	nsexec.StopLauncher()
+	if err := run(nsexec.UTS); err != nil {
+		return complain(err)
+	}
+	pid := 0
+	if !testenv.Poll(testenv.Patience, func() bool {
+		pids := nsexec.ReadyMounts()
+		if len(pids) == 1 {
+			pid = pids[0]
+		}
+		return len(pids) == 1 && pid != old
+	}) {
+		return complain(fmt.Errorf("%v are ready, and nobody watches the mounts of %d", nsexec.ReadyMounts(), old))
+	}
+	if !testenv.Poll(testenv.Patience, func() bool { return unix.Kill(old, 0) == unix.ESRCH }) {
+		return complain(fmt.Errorf("the sandbox %d still waits", old))
+	}
+	fmt.Print("fine")
+	return 0
+}
+
+// TestMountsAheadOtherLauncher: a sandbox that waits ends when the mounts that it has copied are watched no longer.
+func TestMountsAheadOtherLauncher(t *testing.T) {
+	need(t, features.NewMountCalls)
+	leaks(t)
+	inOwnMounts(t, "otherlauncher")
 }
 
 // TestHiddenAhead: what a command hides does not depend on what the one before it hid.

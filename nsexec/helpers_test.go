@@ -35,7 +35,7 @@ func init() {
 		"reaper": helpReaper, "refused": helpRefused,
 		"counter": helpCounter,
 		"stop":    helpStop,
-		"nomemfd": helpNoMemfd, "mountsahead": helpMountsAhead, "nofiles": helpNoFiles,
+		"nomemfd": helpNoMemfd, "mountsahead": helpMountsAhead, "otherlauncher": helpOtherLauncher, "nofiles": helpNoFiles,
 	}
 }
 

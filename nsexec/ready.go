@@ -162,6 +162,7 @@ func (r *readySet) mountTable(gen int64) *mountTable {
 		return r.table
 	}
 	if r.table != nil {
+		r.end(r.table) // nobody will watch it any more
 		r.table.close()
 		r.table = nil
 	}
@@ -175,6 +176,11 @@ func (r *readySet) mountTable(gen int64) *mountTable {
 func (r *readySet) outdated(t *mountTable) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.end(t)
+}
+
+// end ends those that copied the mounts of t; r.mu is held.
+func (r *readySet) end(t *mountTable) {
 	for p, s := range r.waiting {
 		if s.table == t {
 			delete(r.waiting, p)
