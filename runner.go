@@ -202,6 +202,7 @@ func (r *Runner) Close() (err error) {
 		}
 		if !changed {
 			if err := s.Remove(); err != nil {
+				_ = s.Close()
 				return fmt.Errorf("remove empty session: %w", err)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay"
 )
 
 // TestTurns: commands of one Runner that have no session run at once, whatever After is: each ends only when all
@@ -82,6 +83,29 @@ func TestClosedRunner(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := r.Run(t.Context(), nsrun.Request{Command: "true"}); !errors.Is(err, nsrun.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// TestCloseFails: a Runner that cannot remove its empty session leaves it to others.
+func TestCloseFails(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := testenv.Dir(t)
+	testenv.Tree(t, dir, "p/", "state/")
+	r := nsrun.NewRunner(nsrun.Config{Project: dir + "/p", StateDir: dir + "/state", NoPlayground: true})
+	if _, err := r.Run(t.Context(), nsrun.Request{Command: "true"}); err != nil {
+		t.Fatal(err)
+	}
+	id := r.Session().ID()
+	testenv.Tree(t, dir, "state/.gone-"+id+"/in the way/")
+	if err := r.Close(); err == nil {
+		t.Fatal("no error")
+	}
+	s, err := overlay.Open(dir+"/state", id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 }
