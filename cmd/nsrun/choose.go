@@ -42,6 +42,19 @@ var errNoneHere = advice.With(errors.New("no session of this project"), "try: ns
 // errNoneLeft is the error if no session has changes that can be discarded.
 var errNoneLeft = advice.With(errors.New("nothing to discard: all changes of this project were committed or discarded already"), "try: nsrun ls")
 
+// openKept opens a session that has changes to decide about.
+func openKept(id string) (*overlay.Session, error) {
+	s, err := overlay.Open("", id)
+	if err != nil {
+		return nil, err
+	}
+	if err := ended(s); err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
 // ended is the error of a verb that needs a session's changes, if they were committed or discarded: which of the two,
 // and how to see them or have them back.
 func ended(s *overlay.Session) error {

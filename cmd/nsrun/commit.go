@@ -91,14 +91,11 @@ func cmdCommit(args []string) int {
 	if id, o.Paths, err = decideArg("commit", rest); err != nil {
 		return console.Fail(err)
 	}
-	s, err := overlay.Open("", id)
+	s, err := openKept(id)
 	if err != nil {
 		return console.Fail(err)
 	}
 	defer s.Close()
-	if err := ended(s); err != nil {
-		return console.Fail(err)
-	}
 	bar := console.NewBar("committing", o.quiet)
 	o.Progress = bar.Progress()
 	o.HoldSpecial = len(o.Paths) == 0

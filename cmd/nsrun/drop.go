@@ -38,14 +38,11 @@ func cmdDrop(args []string) int {
 	if err != nil {
 		return console.Fail(err)
 	}
-	s, err := overlay.Open("", id)
+	s, err := openKept(id)
 	if err != nil {
 		return console.Fail(err)
 	}
 	defer s.Close()
-	if err := ended(s); err != nil {
-		return console.Fail(err)
-	}
 	dropped, err := record.DropChanges(context.Background(), s, paths...)
 	if err == nil || overlay.Done(err) {
 		record.Drop(s, dropped)

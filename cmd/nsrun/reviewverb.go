@@ -40,14 +40,11 @@ func cmdReview(args []string) int {
 	if err != nil {
 		return console.Fail(err)
 	}
-	s, err := overlay.Open("", id)
+	s, err := openKept(id)
 	if err != nil {
 		return console.Fail(err)
 	}
 	defer s.Close()
-	if err := ended(s); err != nil {
-		return console.Fail(err)
-	}
 	if s.Info().Unsynced && !o.AllowUnsynced {
 		return failDecision("review", overlay.ErrUnsynced, s, overlay.CommitOptions{})
 	}
