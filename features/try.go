@@ -40,7 +40,7 @@ func tryControllers() error {
 		return err
 	}
 	missing := cgroups.Missing([]string{"memory", "pids", "cpu"})
-	spare, err := unix.Dup(int(f.Fd()))
+	spare, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	_ = f.Close()
 	if err != nil {
 		return err

@@ -160,10 +160,11 @@ func unnamed(dir string) (int, error) {
 		if err := f.Chmod(0o500); err != nil {
 			return -1, err
 		}
-		if fd, err = syscall.Dup(int(f.Fd())); err != nil {
-			return -1, err
+		copied, _, e := syscall.Syscall(syscall.SYS_FCNTL, f.Fd(), syscall.F_DUPFD_CLOEXEC, 0)
+		if e != 0 {
+			return -1, e
 		}
-		syscall.CloseOnExec(fd)
+		fd = int(copied)
 		_ = f.Close()
 	}
 	defer syscall.Close(fd)
