@@ -51,8 +51,25 @@ func (f *runsFinder) isLost(root int, dir string) bool {
 		return false
 	}
 	at := path.Join(dir, "objects", tip[:2], tip[2:])
-	return now.Kind(at) == runslater.Missing && len(packs(now, dir)) == 0 &&
-		now.Kind(path.Join(dir, "objects/info/alternates")) == runslater.Missing
+	if now.Kind(at) != runslater.Missing || now.Kind(path.Join(dir, "objects/info/alternates")) != runslater.Missing {
+		return false
+	}
+	loose, had := old.Kind(at) != runslater.Missing, packs(old, dir)
+	return !slices.ContainsFunc(packs(now, dir), func(pack string) bool {
+		in, known := inPack(now, dir, pack, tip)
+		return in || !known && !(loose && slices.Contains(had, pack)) // git packs loose objects into new packs
+	})
+}
+
+// inPack reports whether a pack's index has an object; known is false if it is too large to be read.
+func inPack(v runslater.View, dir, pack, object string) (in, known bool) {
+	index := path.Join(dir, "objects/pack", strings.TrimSuffix(pack, ".pack")+".idx")
+	text, ok := v.Read(index)
+	if !ok {
+		return false, v.Kind(index) == runslater.Missing
+	}
+	name, err := hex.DecodeString(object)
+	return err == nil && strings.Contains(text, string(name)), true
 }
 
 // isAnother reports whether a directory was made in the place of the one that the root had.
