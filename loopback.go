@@ -10,22 +10,25 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/nsrun/nsrun/netpolicy"
 )
 
 // refusedLoopback is a refused connection to a server on this host's loopback device: one that exists there, and not in
 // the sandbox of the process.
-func refusedLoopback(to netip.AddrPort, process int) (r Refusal, ok bool) {
-	if !listens("self", to) || listens(strconv.Itoa(process), to) {
+func refusedLoopback(proto netpolicy.Proto, to netip.AddrPort, process int) (r Refusal, ok bool) {
+	if !listens("self", proto, to) || listens(strconv.Itoa(process), proto, to) {
 		return r, false
 	}
-	return ownLoopback(to), true
+	return ownLoopback(proto, to), true
 }
 
 // ownLoopback is a refused connection to a server on this host's loopback device.
-func ownLoopback(to netip.AddrPort) Refusal {
-	rule := "tcp:" + to.String()
+func ownLoopback(proto netpolicy.Proto, to netip.AddrPort) Refusal {
+	rule := proto.String() + ":" + to.String()
 	return Refusal{
-		Kind: RefusedConnect, Op: "connect", Target: "tcp " + to.String(), Rule: loopbackRule, Why: "the loopback device is the sandbox's own",
+		Kind: RefusedConnect, Op: "connect", Target: proto.String() + " " + to.String(), Rule: loopbackRule,
+		Why:  "the loopback device is the sandbox's own",
 		Flag: "--allow-net " + rule, flag: "--allow-net", value: rule, Count: 1,
 	}
 }
@@ -43,6 +46,10 @@ func (t *refusalTable) servers(lower []byte) {
 	if t.reaches == nil || !slices.ContainsFunc(unreached[:], func(text []byte) bool { return bytes.Contains(lower, text) }) {
 		return
 	}
+	// This is what curl says of unix sockets, too.
+	if bytes.Contains(lower, []byte("couldn't connect to server")) && strings.Contains(strings.Join(t.args, " "), "--unix-socket") {
+		t.guesses[4].add(t, t.socket)
+	}
 	list := loopbackIn(string(lower))
 	if len(list) == 0 && !t.argsAsked { // once is enough
 		t.argsAsked = true
@@ -56,11 +63,16 @@ func (t *refusalTable) servers(lower []byte) {
 			t.asked = map[netip.AddrPort]bool{}
 		}
 		t.asked[to] = true
-		if !t.reaches(to) && listens("self", to) {
-			t.add(ownLoopback(to))
+		for _, proto := range protocols {
+			if !t.reaches(proto, to) && listens("self", proto, to) {
+				t.add(ownLoopback(proto, to))
+				break
+			}
 		}
 	}
 }
+
+var protocols = [...]netpolicy.Proto{netpolicy.TCP, netpolicy.UDP}
 
 // loopbackIn are the addresses in a text, in lower case, that are of the loopback device and have a port:
 // 127.0.0.1:80, "localhost", port 80, host='127.0.0.1', port=80, [::1]:80.
@@ -98,17 +110,21 @@ func loopbackIn(text string) (list []netip.AddrPort) {
 	return list
 }
 
-// listens reports whether a server listens at an address, or at all, in the network namespace of a process.
-func listens(process string, to netip.AddrPort) bool {
-	const listening = "0A"
-	for _, file := range [...]string{"tcp", "tcp6"} {
+// listens reports whether a server listens at an address, or at all, in the network namespace of a process. A socket
+// for UDP that is connected to another one serves nobody else.
+func listens(process string, proto netpolicy.Proto, to netip.AddrPort) bool {
+	state := "0A" // TCP_LISTEN
+	if proto == netpolicy.UDP {
+		state = "07" // TCP_CLOSE: not connected
+	}
+	for _, file := range [...]string{proto.String(), proto.String() + "6"} {
 		text, err := os.ReadFile("/proc/" + process + "/net/" + file)
 		if err != nil {
 			continue
 		}
 		for line := range bytes.Lines(text) {
 			words := bytes.Fields(line)
-			if len(words) < 4 || string(words[3]) != listening {
+			if len(words) < 4 || string(words[3]) != state {
 				continue
 			}
 			if at, ok := procAddr(words[1]); ok && at.Port() == to.Port() && (at.Addr() == to.Addr() || at.Addr().IsUnspecified()) {

@@ -171,7 +171,7 @@ const mostClosed = 100
 // isClosed reports whether no server listens at a port of this host's loopback device. To refuse a connection there
 // denies nothing: the kernel would, too.
 func (n *network) isClosed(to netip.AddrPort) bool {
-	return to.Addr().IsLoopback() && n.looked.Add(1) <= mostClosed && !listens("self", to)
+	return to.Addr().IsLoopback() && n.looked.Add(1) <= mostClosed && !listens("self", netpolicy.TCP, to)
 }
 
 // arePortsFree returns an error before the command starts if another program uses a port that its server needs. The

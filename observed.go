@@ -3,6 +3,7 @@
 package nsrun
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"os"
@@ -35,8 +36,10 @@ type observed struct {
 	abstract []string // Config.AllowUnix
 	net      *network // nil: none by rules
 	servers  []netip.AddrPort
+	wanted   wanted
 	mu       sync.Mutex // for the rest: other goroutines refuse lookups
 	list     []Refusal
+	gone     int // how many older ones list no longer has: blame's index of list[0]
 	blame    blame
 	asked    attempts.Process // the last process that looked up a name
 }
@@ -86,7 +89,9 @@ func (x *Execution) endObserved() {
 		defer o.mu.Unlock()
 		o.blame.signaled(o.by.Command())
 		for _, i := range o.blame.reason {
-			o.list[i].Failed = true
+			if i >= o.gone {
+				o.list[i-o.gone].Failed = true
+			}
 		}
 		// All that is known is that there was such a socket: most programs only ask for addresses.
 		o.list = slices.DeleteFunc(o.list, func(r Refusal) bool { return r.Target == networkChange && !r.Failed })
@@ -98,6 +103,10 @@ var refusalKinds = [...]RefusalKind{
 	attempts.Read: RefusedRead, attempts.Write: RefusedWrite, attempts.Exec: RefusedExec, attempts.Unix: RefusedUnix, attempts.Syscall: RefusedSyscall,
 	attempts.Inet: RefusedConnect, attempts.Signal: RefusedSignal,
 }
+
+// mostObserved is how many refusals are kept while the command runs. More than mostRefusals, because what makes the
+// command fail mostly comes last.
+const mostObserved = 1000
 
 // tell adds an attempt, if the policy refuses it.
 func (o *observed) tell(a attempts.Attempt, by func() attempts.Process) bool {
@@ -162,13 +171,16 @@ func (o *observed) add(r Refusal, who attempts.Process, m met) {
 		if same := &o.list[i]; same.Program == "ping" { // a flag helps other programs, see pings
 			same.PID, same.Program = who.PID, who.Program
 		}
-	case len(o.list) == mostRefusals:
-		return
 	default:
+		// A program may look for many files that it does not need before it is refused what it fails of.
+		if len(o.list) == mostObserved {
+			o.list = slices.Delete(o.list, 0, 1)
+			o.gone++
+		}
 		r.PID, r.Program = who.PID, who.Program
 		i, o.list = len(o.list), append(o.list, r)
 	}
-	m.index = i
+	m.index = o.gone + i
 	o.blame.refused(who, m)
 	o.by.Follow(maps.Keys(o.blame.of))
 }
@@ -178,6 +190,10 @@ func (o *observed) add(r Refusal, who attempts.Process, m met) {
 func (o *observed) refusedInet(a attempts.Attempt, by func() attempts.Process, m *met) (r Refusal, ok bool) {
 	local := a.To.Addr().IsLoopback()
 	m.net = !local
+	proto := netpolicy.TCP
+	if a.Datagram {
+		proto = netpolicy.UDP
+	}
 	switch {
 	case o.open:
 		return r, false
@@ -194,21 +210,19 @@ func (o *observed) refusedInet(a attempts.Attempt, by func() attempts.Process, m
 		if !local && a.To.Port() != domain {
 			m.target = a.To.Addr().String()
 		}
+		o.wanted.add(proto, a.To)
 		return noNetwork(1), true
 	case o.net != nil && a.To == o.net.asked:
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.asked = by()
 		return r, false
-	case local && o.loopback && !a.Datagram:
-		r, ok = refusedLoopback(a.To, by().Host)
-		return r, ok && (o.net == nil || !o.net.table.Decide(netpolicy.TCP, a.To).Allowed)
-	case local && (o.loopback || o.net != nil && !a.Datagram && o.net.isClosed(a.To)):
+	case local && o.loopback:
+		m.net = a.Datagram // nothing fails before an answer is waited for
+		r, ok = refusedLoopback(proto, a.To, by().Host)
+		return r, ok && (o.net == nil || !o.net.table.Decide(proto, a.To).Allowed)
+	case local && o.net != nil && !a.Datagram && o.net.isClosed(a.To):
 		return r, false
-	}
-	proto := netpolicy.TCP
-	if a.Datagram {
-		proto = netpolicy.UDP
 	}
 	v := o.net.table.Decide(proto, a.To)
 	m.net, m.target, m.host = true, a.To.Addr().String(), v.Host
@@ -274,10 +288,13 @@ func (o *observed) Ended(p attempts.Process, status int, command bool) {
 	})
 }
 
-// rank orders refusals: 0 for those that made the command fail.
-func rank(r Refusal) int {
-	if r.Failed {
-		return 0
+// sortFailed puts what made the command fail first.
+func sortFailed(list []Refusal) {
+	rank := func(r Refusal) int {
+		if r.Failed {
+			return 0
+		}
+		return 1
 	}
-	return 1
+	slices.SortStableFunc(list, func(a, b Refusal) int { return cmp.Compare(rank(a), rank(b)) })
 }

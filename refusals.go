@@ -62,6 +62,7 @@ func (x *Execution) findRefusals(err error) {
 	if r.Failed = x.net == nil && x.observed.failedOf(""); r.Failed {
 		r.Count = max(r.Count, 1) // the kernel does not count everywhere
 		x.result.Network.Refused = r.Count
+		r.Flag = cmp.Or(x.observed.wanted.flags(), r.Flag)
 	}
 	if r.Count > 0 {
 		if x.pings() {
@@ -81,6 +82,7 @@ func (x *Execution) findRefusals(err error) {
 	case ok && e.Op == "chdir":
 		t.addPath(x.dir, e.Err, RefusedRead)
 	case x.observed != nil:
+		sortFailed(x.observed.list) // these are not among those that are too many
 		for _, r := range x.observed.list {
 			if r.Rule != networkRule {
 				t.widen(&r)
@@ -92,12 +94,11 @@ func (x *Execution) findRefusals(err error) {
 				t.trash(string(line)) // no call was refused: the program looked where the files are
 			}
 		}
-		// What made the command fail comes first.
-		slices.SortStableFunc(t.list, func(a, b Refusal) int { return cmp.Compare(rank(a), rank(b)) })
+		sortFailed(t.list)
 	case x.result.Started && x.failed():
 		if !x.landlock && !x.request.Network && (x.net == nil || x.net.mode == BrokerEnforcer) {
-			t.reaches = func(to netip.AddrPort) bool {
-				return x.net != nil && x.net.table.Decide(netpolicy.TCP, to).Allowed
+			t.reaches = func(proto netpolicy.Proto, to netip.AddrPort) bool {
+				return x.net != nil && x.net.table.Decide(proto, to).Allowed
 			}
 		}
 		known, texts := len(t.list), x.messageTexts()
@@ -221,7 +222,7 @@ type refusalTable struct {
 	dir      string   // the working directory
 	args     []string // the command line
 	words    []string // of args: those that can be paths, absolute and clean
-	guesses  [4]guess // for messages that name no path: of databases, of what is removed, others, and of two mounts
+	guesses  [5]guess // for messages that name no path: of databases, what is removed, others, two mounts, and sockets
 	names    int      // that may still be looked at
 	looked   int      // how many words were looked for
 	last     []byte   // the line before the one that is looked at
@@ -234,7 +235,7 @@ type refusalTable struct {
 
 	// reaches reports whether the command may connect to an address of this host's loopback device; nil: it has
 	// none of its own.
-	reaches func(netip.AddrPort) bool
+	reaches func(netpolicy.Proto, netip.AddrPort) bool
 	asked   map[netip.AddrPort]bool // what was looked for there
 	// argsAsked says that the servers in the command line are among these.
 	argsAsked bool
@@ -259,6 +260,7 @@ var messages = [...]struct {
 }{
 	{[]byte("read-only file system"), unix.EROFS},
 	{[]byte(readOnlyDatabase), unix.EROFS},
+	{[]byte("unable to create temporary object directory"), unix.EROFS}, // git, of a repository to push to
 	{[]byte("permission denied"), unix.EACCES},
 	{[]byte("no such file"), unix.ENOENT},          // not all shells say "or directory"
 	{[]byte("directory nonexistent"), unix.ENOENT}, // dash
@@ -318,6 +320,10 @@ func (t *refusalTable) text(output []byte) {
 				}
 				switch found := t.line(before, behind, m.err); {
 				case found:
+				case m.err == unix.EACCES && !t.landlock:
+					if !t.exists(before) && !t.exists(behind) {
+						t.guesses[4].add(t, t.socket)
+					}
 				case t.landlock && m.err == unix.EACCES: // Landlock has one error
 					_ = t.line(before, behind, unix.ENOENT) || t.line(before, behind, unix.EROFS)
 				case m.err == unix.EROFS && (removes(before) || !changes(before) && t.removing(behind)):

@@ -228,6 +228,28 @@ func (t *refusalTable) written() (r Refusal, ok bool) {
 	return r, false
 }
 
+// socket guesses the first unix socket of the command line to which the command cannot connect: most programs do not
+// say which one it was.
+func (t *refusalTable) socket() (r Refusal, ok bool) {
+	for _, name := range t.paths() {
+		if r, ok = refusedPath(t.box, name, unix.EACCES, RefusedUnix); ok && r.Kind == RefusedUnix {
+			return r, true
+		}
+	}
+	return r, false
+}
+
+// exists reports whether a word of a message is the name of something. Then the message is about that.
+func (t *refusalTable) exists(message string) bool {
+	return slices.ContainsFunc(wordsIn(message), func(name string) bool {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(t.dir, name)
+		}
+		t.looked++
+		return name != t.dir && t.looked < mostLooks && host.Exists(name)
+	})
+}
+
 // removed guesses the directory of the last path of the command line that cannot be removed.
 func (t *refusalTable) removed() (r Refusal, ok bool) {
 	for _, name := range slices.Backward(t.paths()) {

@@ -179,3 +179,30 @@ func TestReplacedFile(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestGitNamedBefore: a rule that names a git directory holds although a later one makes a directory above it writable,
+// where git directories are read-only otherwise. A later rule about the git directory itself takes that back.
+func TestGitNamedBefore(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t)
+	testenv.Tree(t, dir, "host/", "host/r/", "host/r/.git/", "host/r/.git/hooks/", "host/r/.git/objects/", "host/r/.git/refs/", "host/r/.git/HEAD", "host/q/", "host/q/.git/", "host/q/.git/objects/", "host/q/.git/refs/", "host/q/.git/HEAD")
+	for _, c := range []struct {
+		rules []string
+		want  string // what can be written to
+	}{
+		{[]string{"rw host"}, "host/new"},
+		{[]string{"rw host", "rw host/r/.git"}, "host/new host/r/.git/new host/r/.git/hooks/new"},
+		{[]string{"rw host/r/.git", "rw host"}, "host/new host/r/.git/new host/r/.git/hooks/new"},
+		{[]string{"rw host/r/.git", "block host/none", "rw host"}, "host/new host/r/.git/new host/r/.git/hooks/new"},
+		{[]string{"rw host/r/.git", "ro host/r/.git", "rw host"}, "host/new"},
+		{[]string{"rw host/r/.git", "ro host", "rw host"}, "host/new"},
+		{[]string{"rw host/r/.git", "ro host/r/.git/hooks", "rw host"}, "host/new"},
+		{[]string{"rw host/*/.git", "rw host"}, "host/new"},
+	} {
+		config := nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard, BlockExisting: true, Rules: pathRules(dir, c.rules...)}
+		script := "cd " + escape.Command([]string{dir}) + "; for f in host/new host/r/.git/new host/r/.git/hooks/new host/q/.git/new; do { true >$f; } 2>/dev/null && rm $f && echo $f; done; true"
+		if got := strings.Join(strings.Fields(sh(t, runner(t, config), script)), " "); got != c.want {
+			t.Errorf("%q: %q, want %q", c.rules, got, c.want)
+		}
+	}
+}

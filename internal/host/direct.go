@@ -96,6 +96,7 @@ type InPlace struct {
 	Plan      mounts.Plan
 	Known     map[string]bool // work trees that were found
 	Dirs      []string        // of rules: directories that they make writable
+	Git       []string        // of rules: those of git among them that a rule names
 	Files     []string        // of rules: and files
 	Later     []string        // paths at which nothing was, and where git would execute or obey what comes there
 	Unguarded []string        // why not all that git executes is read-only, in words

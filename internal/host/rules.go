@@ -201,11 +201,14 @@ func (q *RuleQuery) find(rule *Matched, all *InPlace) (r plan.Rule, err error) {
 		}
 		r.Found = append(r.Found, found)
 		switch {
-		case r.Access != plan.Write || found.Hidden:
+		case r.Access == pathrule.Protect:
+		case r.Access != plan.Write:
+			all.Git = slices.DeleteFunc(all.Git, func(dir string) bool { return paths.Inside(dir, found.At) || paths.Inside(found.At, dir) })
+		case found.Hidden:
 		case !IsDir(found.At):
 			all.Files = append(all.Files, found.At)
 		case path == pattern && ofGit(found.At):
-			all.Dirs = append(all.Dirs, found.At) // and no part of it is kept
+			all.Dirs, all.Git = append(all.Dirs, found.At), append(all.Git, found.At) // and no part of it is kept
 		default:
 			all.Dirs, guarded = append(all.Dirs, found.At), append(guarded, found.At)
 		}
@@ -217,7 +220,13 @@ func (q *RuleQuery) find(rule *Matched, all *InPlace) (r plan.Rule, err error) {
 	if err != nil {
 		return r, err
 	}
-	r.Git, r.Unguarded = in.Plan, in.Unguarded
+	// A rule before this one may have named it.
+	for _, m := range in.Plan {
+		if !paths.InAny(m.Target, all.Git) {
+			r.Git = append(r.Git, m)
+		}
+	}
+	r.Unguarded = in.Unguarded
 	all.add(&in)
 	return r, nil
 }
