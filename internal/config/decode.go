@@ -362,7 +362,11 @@ func (d *decoder) locked(pos Pos, v *unstable.Node) {
 			for _, k := range Keys {
 				names = append(names, k.Full())
 			}
-			d.errorf(item.Pos, mean(item.Text, names), "locked: there is no key %s", strconv.Quote(item.Text))
+			hint := mean(item.Text, names)
+			if i := keyNumber("", item.Text); i >= 0 { // its table is missing
+				hint = mean(Keys[i].Full(), names)
+			}
+			d.errorf(item.Pos, hint, "locked: there is no key %s", strconv.Quote(item.Text))
 			continue
 		}
 		d.layer.Locked[target(i)] = item.Pos

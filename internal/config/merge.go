@@ -128,9 +128,13 @@ func opens(key int, before, after []Item) (keys []int) {
 				keys = append(keys, opensPreset(item)...)
 			}
 		}
+	case key == credentials && !within(after, before): // requests to a host
+		return []int{allowNet}
 	case narrows(key, before, after):
 	case key == isolateNetwork:
 		return []int{allowNet}
+	case key == caches: // the preset build makes them writable
+		return []int{rwPaths}
 	case key == enabled:
 		return []int{mode}
 	case key == mode && one(after) == "disabled":

@@ -70,7 +70,7 @@ func (l *Limits) Check() error {
 	case l.OpenFiles != 0 && l.OpenFiles < leastFiles:
 		return fmt.Errorf("the limit %s is less than %d, with which no command can start", OpenFiles, leastFiles)
 	case l.Nice < 0 || l.Nice > 19:
-		return fmt.Errorf("%s must be from 0 to 19", Nice)
+		return fmt.Errorf("%s must be from 1 to 19", Nice)
 	}
 	return nil
 }
