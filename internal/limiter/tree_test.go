@@ -5,12 +5,14 @@ package limiter
 import (
 	"bufio"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -58,6 +60,58 @@ func TestLooksNoFurther(t *testing.T) {
 	}
 	_ = in.Close()
 	_ = cmd.Wait()
+}
+
+// TestMeasuresNoFurther: once the limit on memory is known to be exceeded, the rest is not measured. With many large
+// processes that would take long, and they would grow meanwhile.
+func TestMeasuresNoFurther(t *testing.T) {
+	cmd := exec.Command("/bin/sh", "-c", "exec 3<&0; for i in 1 2 3 4 5; do read end <&3 & done; echo; wait")
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err1 != nil || err2 != nil || cmd.Start() != nil {
+		t.Fatal("the command does not start")
+	}
+	_, _ = out.Read(make([]byte, 1))
+	measure := func(limit int64) int64 {
+		w := usageWatch{pid: cmd.Process.Pid, bytes: limit, first: math.MaxInt64}
+		defer func() {
+			if w.root != nil {
+				_ = w.root.Close()
+			}
+		}()
+		return w.look().bytes
+	}
+	all := int64(0)
+	for limit := int64(1 << 30); limit > 1<<10; limit -= limit / 8 {
+		if n := measure(limit); n <= limit {
+			all = n // with the smallest limit that they do not exceed it is exact
+		}
+	}
+	if least := measure(1); least <= 1 || least >= all {
+		t.Errorf("%d of %d bytes were measured", least, all)
+	}
+	_ = in.Close()
+	_ = cmd.Wait()
+}
+
+// TestWorked: time in which this thread waits does not count as work.
+func TestWorked(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	began, before := time.Now(), worked()
+	for worked() == before {
+	}
+	if done := worked() - before; done > time.Since(began) {
+		t.Errorf("%v of %v", done, time.Since(began))
+	}
+	cmd := exec.Command("/bin/sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done")
+	began, before = time.Now(), worked()
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if done, took := worked()-before, time.Since(began); done > took/2 {
+		t.Errorf("%v of %v, in which another process worked", done, took)
+	}
 }
 
 // TestRootOfAnother: the number of one of the sandbox's processes now belongs to another process. Nothing enters the

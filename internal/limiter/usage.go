@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"time"
@@ -65,6 +66,8 @@ func (w *usageWatch) enforces() bool { return w.bytes > 0 || w.pids > 0 }
 func (w *usageWatch) begin(pid int, kill func()) {
 	w.pid, w.stop = pid, make(chan struct{})
 	w.done.Go(func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		timer := time.NewTimer(0)
 		defer timer.Stop()
 		for {
@@ -73,16 +76,24 @@ func (w *usageWatch) begin(pid int, kill func()) {
 				return
 			case <-timer.C:
 			}
-			began := time.Now()
+			began := worked()
 			if w.reached(w.look()) || w.lacks != nil {
 				if w.enforces() { // without a measurement the limit would not hold
 					kill()
 				}
 				return
 			}
-			timer.Reset(max(often, share*time.Since(began)))
+			timer.Reset(max(often, share*(worked()-began)))
 		}
 	})
+}
+
+// worked is how long this thread has had a processor. A command that keeps all processors busy makes measurements take
+// longer, and must not have more time between them for that.
+func worked() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t)
+	return time.Duration(t.Nano())
 }
 
 func (w *usageWatch) end() {
@@ -163,6 +174,9 @@ func (w *usageWatch) look() (u usage) {
 	}
 	own, shared := int64(0), int64(0)
 	for _, proc := range procs {
+		if own+max(shared, files) > w.bytes {
+			break // it is known to be too much
+		}
 		a, s, ok := w.rollup(proc)
 		if !ok {
 			a, s = w.statm(proc), 0
