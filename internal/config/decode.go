@@ -114,7 +114,20 @@ func (d *decoder) syntax(err error, size int) {
 			}
 		}()
 	}
-	d.fail(d.pos(offset), "", text)
+	d.fail(d.pos(offset), syntaxHint(text), text)
+}
+
+// syntaxHint is what is most often meant.
+func syntaxHint(text string) string {
+	rest, ok := strings.CutPrefix(text, "unexpected character U+")
+	if _, char, _ := strings.Cut(rest, "'"); ok && strings.HasSuffix(text, " at start of value") && char != "" && isLetter(char[0]) {
+		return "strings are in quotes; other values are numbers, true and false"
+	}
+	return ""
+}
+
+func isLetter(c byte) bool {
+	return c|0x20 >= 'a' && c|0x20 <= 'z' || strings.IndexByte("~/.$*!", c) >= 0
 }
 
 // mostWords is how many words of a key are read: none has more than three.

@@ -59,8 +59,8 @@ func TestFiles(t *testing.T) {
 		{name: "deep", tree: []string{project + ": a = " + strings.Repeat("[", 50000)}, want: ":1:"},
 		{name: "user's is a directory", tree: []string{user + "/"}, want: "not a regular file"},
 		{name: "user's is a FIFO", make: func(dir string) error { return unix.Mkfifo(filepath.Join(dir, user), 0o600) }, want: "not a regular file"},
-		{name: "user's is for all", tree: []string{user + one}, make: func(dir string) error { return os.Chmod(filepath.Join(dir, user), 0o666) }, want: "others can write to it"},
-		{name: "user's directory is for all", tree: []string{user + one}, make: func(dir string) error { return os.Chmod(filepath.Join(dir, filepath.Dir(user)), 0o777) }, want: "everybody can write to it"},
+		{name: "user's is for all", tree: []string{user + one}, make: func(dir string) error { return os.Chmod(filepath.Join(dir, user), 0o666) }, want: "others can write to it (try: chmod go-w "},
+		{name: "user's directory is for all", tree: []string{user + one}, make: func(dir string) error { return os.Chmod(filepath.Join(dir, filepath.Dir(user)), 0o777) }, want: "everybody can write to it (try: chmod go-w "},
 		{name: "user's is a link", tree: []string{"home/dotfiles/nsrun.toml" + one}, make: link("DIR/home/dotfiles/nsrun.toml", user)},
 		{name: "user's directory is a link", tree: []string{"home/dotfiles/nsrun/config.toml" + one}, make: func(dir string) error {
 			if err := os.Remove(filepath.Join(dir, filepath.Dir(user))); err != nil {
@@ -71,7 +71,7 @@ func TestFiles(t *testing.T) {
 		{name: "user's leads nowhere", make: link("DIR/none", user), want: "-"},
 		{name: "user's leads to itself", make: link("config.toml", user), want: "too many levels of symbolic links"},
 		{name: "user's leads into the project", tree: []string{"p/mine.toml" + one}, make: link("DIR/p/mine.toml", user), want: "which a command in a sandbox could have written"},
-		{name: "user's leads to a device", make: link("/dev/zero", user), want: "others can write to it"},
+		{name: "user's leads to a device", make: link("/dev/zero", user), want: "/dev/zero: others can write to it"},
 		{name: "user's leads to what is for all", tree: []string{"home/dotfiles/nsrun.toml" + one}, make: func(dir string) error {
 			if err := os.Chmod(filepath.Join(dir, "home/dotfiles/nsrun.toml"), 0o666); err != nil {
 				return err
@@ -255,5 +255,22 @@ func TestAbove(t *testing.T) {
 	}
 	if got := strings.Join(blocked("p"), " "); got != "p/y" {
 		t.Errorf("a file of another user counts: %s", got)
+	}
+}
+
+// TestUnreadable: if nsrun may not look for a file, it says what to do.
+func TestUnreadable(t *testing.T) {
+	if testenv.Root() {
+		return // who may read everything
+	}
+	dir, q := place(t, user+one)
+	config := filepath.Dir(filepath.Join(dir, user))
+	if err := os.Chmod(config, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chmod(config, 0o700)
+	files, err := Files(filepath.Join(dir, "home"), q)
+	if err != nil || len(files) != 1 || len(files[0].Errors) != 1 || !strings.Contains(files[0].Errors[0].Error(), "permission denied (try: export XDG_CONFIG_HOME=") {
+		t.Errorf("%v, %v", files, err)
 	}
 }

@@ -6,8 +6,13 @@ import (
 	"cmp"
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/config"
 	"github.com/nsrun/nsrun/internal/escape"
@@ -52,12 +57,13 @@ func Files(home string, q Query) (list []Read, err error) {
 	}
 	add := func(r Read, data []byte, err error) {
 		if err != nil {
+			hint := hint(r, err)
 			if e, ok := errors.AsType[*fs.PathError](err); ok && e.Path != r.Path {
 				err = errors.New(escape.Quote(e.Path) + ": " + e.Err.Error())
 			} else if ok {
 				err = e.Err
 			}
-			r.Errors = []*config.Error{{Pos: config.Pos{File: escape.Quote(r.Path)}, Text: err.Error()}}
+			r.Errors = []*config.Error{{Pos: config.Pos{File: escape.Quote(r.Path)}, Text: err.Error(), Hint: hint}}
 		} else if data == nil {
 			return
 		} else {
@@ -177,4 +183,30 @@ func Load(home string, q Query) (p *config.Policy, notes []string, err error) {
 		}
 	}
 	return p, notes, nil
+}
+
+// hint is what to do about an error. Empty: unknown.
+func hint(r Read, err error) string {
+	path := r.Path
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		path = e.Path
+	}
+	fi, staterr := os.Lstat(path)
+	owner := "root"
+	if r.Source != config.System {
+		owner = strconv.Itoa(os.Geteuid())
+	}
+	switch text := err.Error(); {
+	case errors.Is(err, unix.EACCES) && r.Source == config.User:
+		return "try: export XDG_CONFIG_HOME=DIR, with a directory that you can read"
+	case staterr != nil || !fi.IsDir() && !fi.Mode().IsRegular(): // such as a device that a link leads to
+		return ""
+	case errors.Is(err, unix.EACCES):
+		return "try: chmod a+r " + escape.Command([]string{path})
+	case strings.HasSuffix(text, "can write to it"):
+		return "try: chmod go-w " + escape.Command([]string{path})
+	case strings.Contains(text, "it belongs to user "):
+		return "try: chown " + owner + " " + escape.Command([]string{path})
+	}
+	return ""
 }
