@@ -117,6 +117,9 @@ func (x *Execution) heardLimits() {
 		says := map[limits.Name]func(text []byte) bool{
 			limits.FileSize: func(text []byte) bool { return containsAny(text, "file too large") },
 			limits.PIDs:     x.saysNoProcess,
+			limits.OpenFiles: func(text []byte) bool {
+				return containsAny(text, "too many open files", "emfile")
+			},
 		}[limits.Name(l.Name)]
 		if !l.Hit && l.By == string(limits.ByRlimit) && says != nil && slices.ContainsFunc(x.messageTexts(), says) {
 			l.Hit = true

@@ -153,7 +153,7 @@ except OSError:
 // they are named.
 func TestLimitsInMessages(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
-	pids, size := nsrun.Limits{PIDs: 12}, nsrun.Limits{FileSize: 1 << 20}
+	pids, size, files := nsrun.Limits{PIDs: 12}, nsrun.Limits{FileSize: 1 << 20}, nsrun.Limits{OpenFiles: 40}
 	for _, c := range []struct {
 		limits  nsrun.Limits
 		script  string
@@ -167,6 +167,10 @@ func TestLimitsInMessages(t *testing.T) {
 		{size, "python3 -c 'open(\"/tmp/x\", \"wb\").write(bytes(2 << 20))'", "syscall syscall write --fsize 2M"},
 		{size, "python3 -c 'open(\"/tmp/x\", \"wb\").write(bytes(1 << 20))'; echo too large >&2; false", ""},
 		{size, "echo File too large >&2", ""},
+		{files, "python3 -c '[open(\"/dev/null\") for i in range(99)]'", "syscall syscall open --nofile 80"},
+		{files, "echo Error: EMFILE, open >&2; false", "syscall syscall open --nofile 80"}, // as Node says it
+		{files, "echo open: No such file or directory >&2; false", ""},
+		{files, "echo Too many open files >&2", ""},
 	} {
 		res := limited(t, nsrun.Config{NoPlayground: true}, c.limits, c.script)
 		if l := res.Limits[0]; l.By == "nsrun" {

@@ -176,6 +176,9 @@ func (x *Execution) limitRefusals(t *refusalTable) {
 		case l.Hit && l.Name == string(limits.FileSize) && x.failed():
 			r.Kind, r.Op, r.Target = RefusedSyscall, string(RefusedSyscall), "write"
 			t.add(r)
+		case l.Hit && l.Name == string(limits.OpenFiles) && x.failed():
+			r.Kind, r.Op, r.Target = RefusedSyscall, string(RefusedSyscall), "open"
+			t.add(r)
 		}
 	}
 	if x.result.TimedOut && name != "" {
