@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -100,7 +101,10 @@ func initConfig() int {
 			err = errors.Join(err, f.Chmod(0o600), f.Close()) // whatever the umask is
 		}
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return console.Fail(fmt.Errorf("config: %w (it is not replaced; try: nsrun config show)", err))
+	case err != nil:
 		return console.Fail(fmt.Errorf("config: %w", err))
 	}
 	return console.PrintText(escape.Quote(path) + "\n")
