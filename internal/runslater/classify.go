@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/nsrun/nsrun/internal/paths"
@@ -80,19 +81,21 @@ func hasOption(elems []string) bool {
 	})
 }
 
+// folded are characters that file systems take for others (ext4 and f2fs with casefold, APFS): full case folding makes
+// these ASCII letters. strings.ToLower does so for the Kelvin sign.
+var folded = strings.NewReplacer("ſ", "s", "ß", "ss", "ẞ", "ss", "ﬀ", "ff", "ﬁ", "fi", "ﬂ", "fl", "ﬃ", "ffi", "ﬄ", "ffl", "ﬅ", "st", "ﬆ", "st")
+
 // fold returns a name as file systems compare it that take other names for it: in lower case, without characters that
-// they ignore (HFS+), and without dots and spaces at the end (FAT, NTFS).
+// they ignore (those that Unicode calls default ignorable, at least), and without dots and spaces at the end (FAT,
+// NTFS).
 func fold(name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) {
-		name = strings.Map(func(r rune) rune {
-			switch {
-			case r >= 0x200c && r <= 0x200f, r >= 0x202a && r <= 0x202e, r >= 0x206a && r <= 0x206f, r == 0xfeff:
+		name = folded.Replace(strings.Map(func(r rune) rune {
+			if unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) {
 				return -1
-			case r == 'ſ':
-				return 's'
 			}
 			return r
-		}, name)
+		}, name))
 	}
 	if name = strings.ToLower(strings.TrimRight(name, ". ")); name == "git~1" {
 		return ".git" // the short name that FAT and NTFS give it

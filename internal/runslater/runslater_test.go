@@ -118,6 +118,10 @@ func TestReasons(t *testing.T) {
 		{"names that file systems take for others", repository, []string{".GIT\u200c/hooks/update: x", ".git./hooks/update: x", "GIT~1/config: [core]\npager=x", "a/.git/hoo\u212as/update: x",
 			"a/.git/hoo\u200dkſ/update: x", ".vſcode/tasks.json: x", ".envrc. : x", ".b\ufeffashrc: x", "b/.git. /hooks./update: x", "K/x: x", "…: x", "... : x"},
 			[]string{".GIT\u200c/hooks/update", ".b\ufeffashrc", ".envrc. ", ".git./hooks/update", ".vſcode/tasks.json", "GIT~1/config", "a/.git/hoo\u200dkſ/update", "a/.git/hoo\u212as/update", "b/.git. /hooks./update"}},
+		// With casefold, ext4 and f2fs compare names by full case folding, and without all default ignorable characters.
+		{"names that file systems fold", repository, []string{".env\u00adrc: x", ".env\u200brc: x", ".g\u034fit/hooks/update: x", ".vscode\ufe0f/tasks.json: x", ".cla\U000e0041ude/settings.json: x",
+			"a/.git/con\ufb01g: [core]\npager=x", "\ufb02ake.nix: x", ".x\u00dfion: x", ".bash_pro\ufb01le: x", ".xse\u00dfion: x", ".xse\u1e9eion: x", ".te\ufb06/x: x", "stra\u00dfe: x", "\ufb01le: x"},
+			[]string{".bash_pro\ufb01le", ".cla\U000e0041ude/settings.json", ".env\u00adrc", ".env\u200brc", ".g\u034fit/hooks/update", ".vscode\ufe0f/tasks.json", ".xse\u00dfion", ".xse\u1e9eion", "a/.git/con\ufb01g", "\ufb02ake.nix"}},
 		{"settings of other programs of git", repository, []string{".git/lazygit.yml: x", ".lazygit.yml: x", ".repo/repo/main.py: x", ".repository/x: x"},
 			[]string{".git/lazygit.yml", ".lazygit.yml", ".repo/repo/main.py"}},
 		{"links in git", repository, []string{".git/hooks: =>../evil", "sub/.git: =>../evil", ".git/logs/HEAD: =>/home/me/.bashrc", ".git/refs/heads/x: =>../../../y"},
