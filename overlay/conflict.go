@@ -4,6 +4,7 @@ package overlay
 
 import (
 	"context"
+	"errors"
 	"path"
 	"path/filepath"
 	"slices"
@@ -188,7 +189,8 @@ func (c *commit) bothMade(n *node) bool {
 	return err == nil && !merged
 }
 
-// merge makes one text of both versions of a file; why says what prevented that without deciding for one of them.
+// merge makes one text of both versions of a file; why says what prevented that without deciding for one of them. A
+// text that runs later only as a whole is for somebody to look at: neither of the versions was held back.
 func (c *commit) merge(n *node) (why, err error) {
 	if !n.HasUp || !n.HasLow || !n.Up.IsReg() || !n.Low.IsReg() || n.Up.Size > mergeMost || n.Low.Size > mergeMost {
 		return ErrNotText, nil
@@ -215,6 +217,11 @@ func (c *commit) merge(n *node) (why, err error) {
 	merged, ok := textdiff.Merge(base, ours, theirs)
 	if !ok {
 		return ErrOverlap, nil
+	}
+	if n.Runs == "" && !c.o.AllowExec { // else somebody has named it
+		if runs := c.runs.merge(n, merged); runs != "" {
+			return errors.New("the merged text would run later (" + runs + ")"), nil
+		}
 	}
 	n.merged = merged
 	return nil, nil

@@ -151,7 +151,8 @@ type Conflict struct {
 	// conflict is about the object itself.
 	Index string
 
-	// Unmerged is why Prefer: Merge could not merge the two: ErrOverlap, ErrNoBase, ErrNotText or another error.
+	// Unmerged is why Prefer: Merge could not merge the two: ErrOverlap, ErrNoBase, ErrNotText or another error, such
+	// as that the merged text would run later, unless CommitOptions.AllowExec is set.
 	// Session.Overlaps tells more. Nil: no merge was asked for.
 	Unmerged error
 }

@@ -30,6 +30,8 @@ type runsFinder struct {
 
 	searches map[string]*search // by root
 
+	merged map[string]string // by path: the text of both sides, which the session's version does not have
+
 	// blind is why a file that others lead to may have been missed: a directory in which it could be cannot be
 	// listed. Then any change may run later.
 	blind error
@@ -107,6 +109,18 @@ func (f *runsFinder) find(n *node) {
 	if n.Runs == "" && f.blind != nil {
 		n.Runs = "unknown, since a directory cannot be listed: " + f.blind.Error()
 	}
+}
+
+// merge says why a file runs later if a commit makes it of both sides. Each of them alone can be harmless.
+func (f *runsFinder) merge(n *node, text []byte) string {
+	m := *n
+	m.Aspects |= Content
+	if f.merged == nil {
+		f.merged = map[string]string{}
+	}
+	f.merged[filepath.Join(n.Root, n.Path)] = string(text)
+	f.mark(&m, nil)
+	return m.Runs
 }
 
 // lend lets f use the trees of a root, until it gives them back.
@@ -225,6 +239,9 @@ func (v *runsView) Kind(p string) runslater.Kind {
 
 // Read is for runslater.View.
 func (v *runsView) Read(p string) (string, bool) {
+	if text, ok := v.f.merged[p]; ok && v.now {
+		return text, int64(len(text)) <= runslater.MaxFile(p)
+	}
 	d, name, st, ok, _ := v.look(p)
 	if !ok || !st.IsReg() || st.Size > runslater.MaxFile(p) {
 		return "", false
