@@ -58,8 +58,12 @@ func (s *Session) CommitWith(ctx context.Context, o CommitOptions) (err error) {
 }
 
 func (s *Session) commit(ctx context.Context, o CommitOptions) error {
+	const most = 10 // each time, another commit has made more of the changes run later
 	err := s.commitOnce(ctx, o)
-	if err == errLate {
+	for range most {
+		if err != errLate {
+			break
+		}
 		s.patient = true
 		err = s.commitOnce(ctx, o)
 	}
@@ -69,7 +73,10 @@ func (s *Session) commit(ctx context.Context, o CommitOptions) error {
 func (s *Session) commitOnce(ctx context.Context, o CommitOptions) error {
 	c := newCommit(s, o)
 	defer c.close()
-	err := c.find(ctx)
+	err := c.beginTurn()
+	if err == nil {
+		err = c.find(ctx)
+	}
 	s.mu.Lock()
 	s.held = c.held
 	s.mu.Unlock()
@@ -180,13 +187,19 @@ func (c *commit) run(ctx context.Context) (err error) {
 	if err := c.late(); err != nil {
 		return c.failed(err)
 	}
+	if err := c.takeTurn(ctx); err != nil {
+		return c.failed(err)
+	}
 	err = c.tx.Forward(true)
 	if err == nil {
 		err = c.endMark()
 	}
 	if err != nil && !slices.Contains(c.s.meta.Done, c.tx.N) {
-		return c.failed(err)
+		err = c.failed(err)
+		c.turn.end()
+		return err
 	}
+	c.turn.end()
 	// From here on the project has the session's changes, whatever happens.
 	err = errors.Join(err, c.tx.Tidy())
 	if err == nil && c.write.NoteStays(&c.ledger) {

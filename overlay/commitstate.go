@@ -37,7 +37,8 @@ type commit struct {
 	asked   []bool                // by choice: it means something
 	left    map[string]bool       // objects of git that were not chosen, see gitObject
 
-	runs  *runsFinder // nil before find
+	turn  *turn       // nil before find
+	runs  *runsFinder // the same
 	tx    *tx.Tx
 	write *tx.Writer
 }
@@ -62,6 +63,9 @@ func (c *commit) close() {
 	}
 	if c.tx != nil {
 		c.tx.Close()
+	}
+	if c.turn != nil {
+		c.turn.close()
 	}
 }
 

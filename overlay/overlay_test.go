@@ -444,6 +444,9 @@ func TestSwapped(t *testing.T) {
 			sandbox(t, s, script)
 			c := newCommit(s, CommitOptions{})
 			defer c.close()
+			if err := c.beginTurn(); err != nil {
+				t.Fatal(err)
+			}
 			if err := c.find(context.Background()); err != nil {
 				t.Fatal(err)
 			}

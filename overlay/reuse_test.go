@@ -28,6 +28,9 @@ func TestReused(t *testing.T) {
 		}
 	}})
 	defer c.close()
+	if err := c.beginTurn(); err != nil {
+		t.Fatal(err)
+	}
 	if err := c.find(context.Background()); err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@
 package overlay
 
 import (
+	"context"
 	"errors"
 
 	"github.com/nsrun/nsrun/overlay/internal/tree"
@@ -28,8 +29,9 @@ var beforeSearch, beforeWait = func() {}, func() {}
 // little time in comparison, and to begin anew would take much.
 const searchMost = 200
 
-// errLate says that a search found out that chosen changes run later than the commit could consider it.
-var errLate = errors.New("a repository leads to files that are being committed")
+// errLate says that a search found out that chosen changes run later than the commit could consider it, or that they
+// do since another commit.
+var errLate = errors.New("files that are being committed run later because of others in the project")
 
 // search starts to survey a root, whose directory is d, and closes d in the end.
 func (f *runsFinder) search(root string, d tree.Dir, name string, want func(string) bool) {
@@ -97,4 +99,40 @@ func (c *commit) late() error {
 		err = errLate
 	}
 	return err
+}
+
+// beginTurn notes which commits there were before this one looks at the project.
+func (c *commit) beginTurn() (err error) {
+	if c.turn, err = newTurn(c.s.state, c.s.roots); err != nil {
+		err = &Error{Op: "open " + turnsName + " beside", Path: c.s.path, Err: err}
+	}
+	return err
+}
+
+// takeTurn waits for the commit's turn. It returns errLate if another commit has made chosen changes run later.
+func (c *commit) takeTurn(ctx context.Context) error {
+	late, err := c.turn.take(ctx)
+	if err != nil {
+		return &Error{Op: "wait for other commits in", Path: c.s.path, Err: err}
+	}
+	if !late || c.o.AllowExec {
+		return nil
+	}
+	f := newRunsFinder(c.s, false)
+	defer f.close()
+	for i := range c.nodes {
+		n := c.nodes[i]
+		if n.Deep != nil || n.Runs != "" {
+			continue
+		}
+		if n.merged != nil {
+			n.Runs = f.merge(&n, n.merged)
+		} else {
+			f.mark(&n, nil)
+		}
+		if n.Runs != "" {
+			return errLate
+		}
+	}
+	return f.failed
 }
