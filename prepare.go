@@ -54,7 +54,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 		return err
 	}
 	landlock := x.landlock
-	x.mirrored, x.plainCaches = x.runner.mirrors(), x.runner.plainCaches.Load()
+	x.mirrored, x.plainCaches = x.runner.mirrors() || host.IgnoresCase(f.Home), x.runner.plainCaches.Load()
 	if landlock {
 		if err := x.openApart(); err != nil {
 			return err
@@ -137,6 +137,9 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 	x.homeTells()
 	if err == nil {
 		err = seesProject(&f, &box)
+	}
+	if err == nil && !landlock { // which is about files, under any name
+		err = x.hasOneSpelling(&box)
 	}
 	if err == nil && x.runner.apart {
 		err = x.keepApart(&f, &box)

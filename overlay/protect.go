@@ -6,8 +6,11 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/nsrun/nsrun/internal/pathrule"
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/runslater"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
@@ -35,31 +38,67 @@ func (s *Session) Protect(patterns ...string) error {
 // the change removes.
 func (f *runsFinder) protects(n *node) bool {
 	at := filepath.Join(n.Root, n.Path)
-	return slices.ContainsFunc(f.protected, func(p pathrule.Pattern) bool {
-		return p.Covers(at) || n.Low.IsDir() && (n.Kind == Deleted || !n.Up.IsDir()) && f.gone(&p, at)
-	})
+	exact := func(name string) string { return name }
+	covers := func(list []pathrule.Pattern, spelled func(string) string) bool {
+		return slices.ContainsFunc(list, func(p pathrule.Pattern) bool {
+			return p.Covers(spelled(at)) || n.Low.IsDir() && (n.Kind == Deleted || !n.Up.IsDir()) && f.gone(&p, at, spelled)
+		})
+	}
+	return covers(f.protected.exact, exact) || covers(f.protected.folded, strings.ToLower) && f.ignoresCase(n.Root, path.Dir(at))
 }
 
 // gone reports whether a pattern matches something in a directory of the project.
-func (f *runsFinder) gone(p *pathrule.Pattern, dir string) bool {
-	if !p.Below(dir) {
+func (f *runsFinder) gone(p *pathrule.Pattern, dir string, spelled func(string) string) bool {
+	if !p.Below(spelled(dir)) {
 		return false
 	}
 	for _, name := range f.c.Old.Names(dir) {
 		at := path.Join(dir, name)
-		if p.Match(at) || f.c.Old.Kind(at) == runslater.Directory && f.gone(p, at) {
+		if p.Match(spelled(at)) || f.c.Old.Kind(at) == runslater.Directory && f.gone(p, at, spelled) {
 			return true
 		}
 	}
 	return false
 }
 
-// protectedBy returns the patterns of a session; they are known to be valid.
-func protectedBy(m *store.Meta) (list []pathrule.Pattern) {
-	for _, text := range m.Protect {
-		if p, err := store.ParseProtected(string(text)); err == nil {
-			list = append(list, p)
+// ignoresCase reports whether the project's file system finds what is in a directory, or else in the nearest one above,
+// under another spelling of its name.
+func (f *runsFinder) ignoresCase(root, dir string) bool {
+	for ; paths.Inside(dir, root); dir = path.Dir(dir) {
+		names := f.c.Old.Names(dir)
+		for _, name := range names {
+			if other := swapCase(name); other != name {
+				return !slices.Contains(names, other) && f.c.Old.Kind(path.Join(dir, other)) != runslater.Missing
+			}
 		}
 	}
-	return list
+	return false
+}
+
+// swapCase returns a name with upper case for lower case, and the other way around.
+func swapCase(name string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsUpper(r) {
+			return unicode.ToLower(r)
+		}
+		return unicode.ToUpper(r)
+	}, name)
+}
+
+// A protection has the patterns of a session as they are, and in lower case, for file systems that ignore case.
+type protection struct{ exact, folded []pathrule.Pattern }
+
+// protectedBy returns the patterns of a session; they are known to be valid.
+func protectedBy(m *store.Meta) (p protection) {
+	for _, text := range m.Protect {
+		for _, list := range [...]struct {
+			to   *[]pathrule.Pattern
+			text string
+		}{{&p.exact, string(text)}, {&p.folded, strings.ToLower(string(text))}} {
+			if pattern, err := store.ParseProtected(list.text); err == nil {
+				*list.to = append(*list.to, pattern)
+			}
+		}
+	}
+	return p
 }

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nsrun/nsrun/internal/pathrule"
 	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/runslater"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
@@ -25,7 +24,7 @@ type runsFinder struct {
 	c     runslater.Classifier
 	sides []openSides
 
-	protected []pathrule.Pattern
+	protected protection
 	lost      map[int]bool // by root: its own repository is gone, see replaced
 
 	searches map[string]*search // by root
