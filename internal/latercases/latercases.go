@@ -161,7 +161,7 @@ const documented = `
 .github/copilot-instructions.md .github/workflows/x.yml .github/actions/x/action.yml .gitlab-ci.yml .circleci/config.yml Jenkinsfile azure-pipelines.yml .travis.yml bitbucket-pipelines.yml
 .drone.yml .woodpecker/x.yml .buildkite/pipeline.yml .forgejo/workflows/x.yml
 .pre-commit-config.yaml lefthook.yml .lintstagedrc.json .simple-git-hooks.cjs .overcommit.yml commitlint.config.js
-mise.toml .mise.toml .config/mise/config.toml .env .envrc.local .direnv/flake-profile-x.rc flake.nix sub/shell.nix devenv.nix nix/.envrc nix/flake.lock nix/default.nix .rvmrc .shadowenv.d/x.lisp .pnpmfile.cjs .yarn/releases/yarn-4.cjs .bazelrc .mvn/jvm.config gradle/wrapper/gradle-wrapper.jar
+mise.toml .mise.toml .config/mise/config.toml .env .envrc.local .direnv/flake-profile-x.rc flake.nix sub/shell.nix devenv.nix nix/.envrc nix/flake.lock nix/default.nix nix/devbox.json nix/.devbox/gen/scripts/.hooks.sh nix/pixi.toml .rvmrc .shadowenv.d/x.lisp .pnpmfile.cjs .yarn/releases/yarn-4.cjs .bazelrc .mvn/jvm.config gradle/wrapper/gradle-wrapper.jar
 .irbrc .pryrc .Rprofile .Renviron .RData .ghci .erlang .iex.exs .lldbinit .screenrc .ssh/config .ssh/authorized_keys .hg/hgrc .my.cnf .psqlrc .inputrc .config/environment.d/x.conf
 .config/systemd/user/x.service .config/autostart/x.desktop .local/bin/ls .emacs.d/init.el
 rust-analyzer.toml .bsp/x.json buildServer.json .sourcekit-lsp/config.json hie.yaml .hie-bios .merlin .solargraph.yml .ruby-lsp/Gemfile lib/ruby_lsp/x/addon.rb .phpactor.json
@@ -175,4 +175,7 @@ user.bazelrc .aspect/cli/config.yaml .buckconfig.d/x .pants.bootstrap .plzconfig
 .cproject .settings/language.settings.xml CMakeLists.txt.user .luarocks/config-5.4.lua ipython_config.py profile_default/startup/x.py .re.pl/repl.rc .csirc .clinit.cl .swiplrc .gprc finish.m
 .spiceinit _opam/.opam-switch/environment _opam/.opam-switch/switch-config _opam/bin/ls .ruby-env .nlsp-settings/x.json .tern-project .kimi/x forge.yaml conductor.json .trunk/trunk.yaml .qlty/qlty.toml
 .sl/sharedpath .jj/repo CVS/Root _darcs/prefs/prefs .gitreview .fvm/flutter_sdk .aliases .zshrc.local .config/user-dirs.dirs .config/autorandr/postswitch .config/chromium-flags.conf .config/Thunar/uca.xml
-.config/yazi/init.lua .config/msmtp/config .task/hooks/on-add .config/Cursor/User/settings.json`
+.config/yazi/init.lua .config/msmtp/config .task/hooks/on-add .config/Cursor/User/settings.json
+.ctags ctags.d/x.ctags .gutctags .phpbrewrc pkgx.yaml replit.nix .eca/config.json .bolt/prompt .cursor-plugin/plugin.json .codex-plugin/plugin.json .specify/scripts/x.sh .taskmaster/config.json
+.rultor.yml garnix.yaml .crow.yaml .cnb.yml .yamato/x.yml .ci-operator.yaml .depot/workflows/x.yml .workflow/x.yml .pipelines/x.yml common/git-hooks/pre-commit .wtp.yml
+jupyter_server_config.py jupyter_notebook_config.json .murex_profile .config/oils/oshrc .ptpython/config.py .chef/knife.rb .duckdbrc .usqlrc`

@@ -40,6 +40,7 @@ var shellCases = []Case{
 	text(".vimrc", `call writefile([], $M)`, "vim", "HOME=$PWD vim --not-a-term -T dumb -c qa </dev/null"),
 	text(".exrc", `call writefile([], $M)`, "vim", "vim --not-a-term -T dumb --cmd 'set exrc' -c qa </dev/null"),
 	text(".gdbinit", `shell : >"$M"`, "gdb", "gdb -batch -iex 'set auto-load safe-path /'"),
+	text(".ctags.d/x.ctags", "-o\n../marker", "ctags", `put a.c "int f(){return 1;}"; ctags -R . || true`),
 	text(".valgrindrc", "--log-file=../marker", "valgrind", "valgrind true || true"),
 	text(".sqliterc", `.shell : >"$M"`, "", ""),
 	text(".perldb", `system q(: >"$M");`, "perl", "PERLDB_OPTS=NonStop=1 perl -d -e 1 </dev/null"),

@@ -58,9 +58,9 @@ var classes = []class{
 	// direnv asks about .envrc only: not about what that loads.
 	{reason: "direnv", patterns: `.envrc .direnvrc .config/direnv/** .envrc.local .envrc.private .envrc.user`},
 	{reason: "direnv", scope: own, patterns: `flake.nix shell.nix devenv.nix devenv.local.nix devenv.yaml .direnv/**`},
-	{reason: "direnv", scope: own, patterns: `default.nix flake.lock devenv.lock`, beside: ".envrc"},
+	{reason: "direnv", scope: own, patterns: `default.nix flake.lock devenv.lock devbox.json .devbox/** pixi.toml`, beside: ".envrc"},
 	{reason: reasonSettings, patterns: `.nsrun.toml nsrun/config.toml .config/nsrun/**`},
-	{reason: "loaded as environment", scope: own, patterns: `.env .autoenv.zsh .autoenv_leave.zsh .autoenv .autoenv.leave .env.leave .env.yarn .rbenv-vars .rvmrc .shadowenv.d/** .powrc .powenv .pumaenv .flox/** bin/activate-hermit bin/hermit.hcl .ruby-env`},
+	{reason: "loaded as environment", scope: own, patterns: `.env .autoenv.zsh .autoenv_leave.zsh .autoenv .autoenv.leave .env.leave .env.yarn .rbenv-vars .rvmrc .shadowenv.d/** .powrc .powenv .pumaenv .flox/** bin/activate-hermit bin/hermit.hcl .ruby-env .phpbrewrc pkgx.yaml .pkgx.yaml pkgx.yml .pkgx.yml`},
 	{reason: "loaded as environment", scope: own, patterns: `.versions.conf`, lines: []string{"*env-"}}, // of rvm
 	{reason: "loaded as environment", scope: own, patterns: `gemfile`, lines: []string{"**#ruby-env-"}},
 	{reason: "opam switch", patterns: `_opam/.opam-switch/environment _opam/.opam-switch/switch-config _opam/bin/**`}, // opam's hook of the shell obeys it
@@ -75,8 +75,9 @@ var classes = []class{
 		.zed/** .config/zed/** .helix/** .config/helix/** .nova/** *.sublime-project *.sublime-workspace .externaltoolbuilders/**
 		.luarc.json .luarc.jsonc .neoconf.json .nlsp.json .nlsp-settings/** .tern-project .tern-config .ycm_extra_conf.py .config/sublime-text/** .config/kak/** .kakrc .nanorc .config/nano/** .config/micro/**`},
 	{reason: "vim settings", patterns: `.exrc .nexrc .nvimrc .nvim.lua .vimrc .gvimrc _vimrc _exrc .lvimrc .local.vimrc .lazy.lua .vim/** .config/nvim/** .config/vim/** .vimspector.json`, scope: own},
+	{reason: "ctags settings", scope: own, patterns: `.ctags .ctags.d/** ctags.d/** .gutctags`}, // ctags writes where they say
 	{reason: "emacs settings", patterns: `.dir-locals.el .dir-locals-2.el .emacs .emacs.el .emacs.d/** .config/emacs/** .config/doom/** .doom.d/** .spacemacs .spacemacs.d/**`},
-	{reason: "development container", scope: own, patterns: `.devcontainer/** .devcontainer.json .gitpod.yml .gitpod/** .ona/** .gitpod.dockerfile .devfile.yaml devfile.yaml .replit .idx/** .codesandbox/** .stackblitzrc`},
+	{reason: "development container", scope: own, patterns: `.devcontainer/** .devcontainer.json .gitpod.yml .gitpod/** .ona/** .gitpod.dockerfile .devfile.yaml devfile.yaml .replit .idx/** .codesandbox/** .stackblitzrc replit.nix`},
 
 	{reason: "Claude settings", scope: own, patterns: `.claude/** .claude.json .mcp.json .config/claude/**`},
 	{reason: "Cursor settings", scope: own, patterns: `.cursor/** .cursorrules`},
@@ -98,7 +99,7 @@ var classes = []class{
 	{reason: "run by git hooks", scope: own, patterns: `
 		.pre-commit-config.yaml .pre-commit-config.yml prek.toml .husky/** .huskyrc* husky.config.* .githooks/** .git-hooks/** lefthook.* .lefthook.* lefthook-local.*
 		.lefthook-local.* .lefthookrc .lefthook/** .lefthook-local/** .lintstagedrc* lint-staged.config.* .simple-git-hooks.* simple-git-hooks.* .overcommit.yml .commitlintrc* commitlint.config.*
-		captainhook.json grumphp.yml grumphp.yml.dist .rusty-hook.toml rusty-hook.toml .cargo-husky/** hk.pkl .trunk/trunk.yaml .trunk/user.yaml .trunk/user_trunk.yaml .qlty/qlty.toml .qlty/hooks/** .czrc .cz.toml .cz-config.js`},
+		captainhook.json grumphp.yml grumphp.yml.dist .rusty-hook.toml rusty-hook.toml .cargo-husky/** hk.pkl .trunk/trunk.yaml .trunk/user.yaml .trunk/user_trunk.yaml .qlty/qlty.toml .qlty/hooks/** .czrc .cz.toml .cz-config.js .wtp.yml`},
 	{reason: "run by git hooks", scope: own, patterns: `.moon/workspace.yml .moon/workspace.pkl .moon/workspace.toml`, lines: []string{"*hooks"}},
 	{reason: "settings of a version control", scope: own, patterns: `.hg/hgrc`, harmless: []string{"[paths]", "default", "default-push", "[ui]"}},
 	{reason: "settings of a version control", scope: own, patterns: `.hgrc .hg/hgrc-not-shared .hg/sharedpath .sl/config .sl/hgrc .sl/hgrc-not-shared .sl/sharedpath .jjconfig.toml .jj/repo .jj/repo/config.toml .jj/repo/workspace-config.toml .config/jj/** .p4config .bzr/branch/branch.conf _darcs/prefs/defaults _darcs/prefs/prefs cvs/root .gitreview .arcconfig .fossil-settings/**
@@ -149,11 +150,12 @@ var classes = []class{
 	{reason: "web server settings", scope: own, patterns: `.htaccess`, lines: []string{"*php_value", "*php_admin", "*sethandler", "*x-httpd-", "*includes", "*addhandler", "*action", "*execcgi"}},
 	{reason: "agent settings", scope: own, patterns: `
 		.claude-plugin/** gptme.toml .gptme/** .pi/** .qoder/** .iflow/** iflow.md .codebuff/** codebuff.json .aiassistant/** .firebender/** firebender.json .rovodev/**
-		.codebuddy/** .lingma/** .antigravity/** .vibe/** .grok/** .letta/** .serena/** .devin/** .sourcegraph/** .refact/** .qodo/** .ruler/** .rulesync/** .kilocoderules* replit.md .gitlab/duo/** mcp_config.json mcp_settings.json cline_mcp_settings.json`},
+		.codebuddy/** .lingma/** .antigravity/** .vibe/** .grok/** .letta/** .serena/** .devin/** .sourcegraph/** .refact/** .qodo/** .ruler/** .rulesync/** .kilocoderules* replit.md .gitlab/duo/** mcp_config.json mcp_settings.json cline_mcp_settings.json .eca/** .bolt/** .cursor-plugin/** .codex-plugin/** .specify/** .taskmaster/**`},
 	{reason: "built when it is pushed", scope: top, patterns: `
 		.taskcluster.yml .bazelci/** .evergreen.yml .evergreen/** .kokoro/** .vela.yml .vela.yaml .scrutinizer.yml bitrise.yml codemagic.yaml ci_scripts/** .eas/workflows/**
 		.packit.yaml .packit.yml packit.yaml .copr/** .obs/workflows.yml amplify.yml netlify.toml .platform.app.yaml .upsun/** shippable.yml bamboo-specs/** .buddy/** buddy.yml vercel.json heroku.yml render.yaml
-		.ebextensions/** .platform/hooks/** appspec.yml .vsts-ci.yml`},
+		.ebextensions/** .platform/hooks/** appspec.yml .vsts-ci.yml .rultor.yml garnix.yaml .crow.yaml .crow.yml .crow/** .cnb.yml .yamato/** .cirun.yml
+		.ci-operator.yaml .depot/workflows/** .workflow/** .pipelines/** common/git-hooks/**`},
 	{reason: "program of the home directory", scope: own, patterns: `
 		.local/share/bash-completion/** .local/share/fish/** .local/share/nvim/** .local/share/gh/** .local/share/helm/** .local/share/thumbnailers/** .local/share/gnome-shell/**
 		.local/share/jupyter/** .mozilla/native-messaging-hosts/** .config/gh/** .config/nix/** .config/containers/** .config/helm/** .config/k9s/** .config/qutebrowser/**
@@ -165,8 +167,8 @@ var classes = []class{
 		.irbrc .pryrc .railsrc .rprofile .renviron .rdata rprofile.site .ghci .haskeline .ocamlinit .utoprc .julia/config/** .sbclrc .eclrc .clisprc .ccl-init.lisp .guile
 		.racketrc .lein/** .clojure/** .erlang .iex.exs .octaverc startup.m .maxima/** maxima-init.mac .gnuplot .pythonrc .pythonrc.py
 		.pythonstartup .ipython/** .jupyter/** .config/ipython/** .config/matplotlib/** .phprc .psysh.php .config/psysh/** .user.ini .tclshrc .wishrc .luarc .swank.lisp
-		.luarocks/** ipython_config.py profile_default/startup/** .re.pl/** .csirc .clinit.cl .gforthrc .swiplrc .config/swi-prolog/** .gprc .gaprc .gap/** .sage/** .mapleinit finish.m .spiceinit .expect.rc`},
-	{reason: "client startup file", scope: own, patterns: `.psqlrc .sqliterc .my.cnf .mylogin.cnf .mongorc.js .mongoshrc.js .mc.menu .mc/** .config/pgcli/** .config/litecli/** .config/mycli/** .toprc`},
+		.luarocks/** ipython_config.py profile_default/startup/** jupyter_*config.py jupyter_*config.json .re.pl/** .csirc .clinit.cl .gforthrc .swiplrc .config/swi-prolog/** .gprc .gaprc .gap/** .sage/** .mapleinit finish.m .spiceinit .expect.rc .murex_profile .config/oils/** .ptpython/** .config/ptpython/** .bpython/** .config/bpython/** .chef/**`},
+	{reason: "client startup file", scope: own, patterns: `.psqlrc .sqliterc .my.cnf .mylogin.cnf .mongorc.js .mongoshrc.js .mc.menu .mc/** .config/pgcli/** .config/litecli/** .config/mycli/** .toprc .duckdbrc .usqlrc .myclirc`},
 }
 
 // anchored are names below the root of the file system.
