@@ -286,8 +286,8 @@ func TestOwnersGainNothing(t *testing.T) {
 		{"trusted attributes", python("import os; os.setxattr(\"f\", \"trusted.n\", b\"v\")")},
 		{"security attributes", python("import os; os.setxattr(\"f\", \"security.capability\", bytes.fromhex(\"0000000200200000000000000000000000000000\"))")},
 		{"raw sockets", python("import socket; socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)")},
-		{"handles", python("import ctypes; l = ctypes.CDLL(None); h = (ctypes.c_uint*34)(128); m = ctypes.c_int(); " +
-			"assert l.name_to_handle_at(-100, b\"/\", h, ctypes.byref(m), 0) == 0; assert l.open_by_handle_at(-100, h, 0) >= 0")},
+		{"handles", python("import ctypes, os; l = ctypes.CDLL(None); h = (ctypes.c_uint*34)(128); m = ctypes.c_int(); " +
+			"assert l.name_to_handle_at(-100, b\"/\", h, ctypes.byref(m), 0) == 0; assert l.open_by_handle_at(os.open(\"/\", 0), h, 0) >= 0")},
 		{"priority", "nice -n -1 true 2>&1 | grep -q . || echo won"},
 		{"what is blocked", "grep secret sub/hidden && echo won"},
 		{"what is blocked, as its owner", "chown 1 sub/hidden; chmod 777 sub/hidden; grep secret sub/hidden && echo won; chown 0 sub/hidden"},

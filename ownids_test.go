@@ -188,8 +188,8 @@ func TestOwnIDsGainNothing(t *testing.T) {
 		{"trusted attributes", python("import os; os.setxattr(\"f\", \"trusted.n\", b\"v\")")},
 		{"security attributes", python("import os; os.setxattr(\"f\", \"security.capability\", bytes.fromhex(\"0000000200200000000000000000000000000000\"))")},
 		{"raw sockets", python("import socket; socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)")},
-		{"handles", python("import ctypes; l = ctypes.CDLL(None); h = (ctypes.c_uint*34)(128); m = ctypes.c_int(); " +
-			"assert l.name_to_handle_at(-100, b\"/\", h, ctypes.byref(m), 0) == 0; assert l.open_by_handle_at(-100, h, 0) >= 0")},
+		{"handles", python("import ctypes, os; l = ctypes.CDLL(None); h = (ctypes.c_uint*34)(128); m = ctypes.c_int(); " +
+			"assert l.name_to_handle_at(-100, b\"/\", h, ctypes.byref(m), 0) == 0; assert l.open_by_handle_at(os.open(\"/\", 0), h, 0) >= 0")},
 		{"priority", "nice -n -1 true 2>&1 | grep -q . || echo won"},
 		{"what is blocked", "grep secret sub/hidden && echo won"},
 		{"what is blocked, renamed", "mv sub moved && grep secret moved/hidden && mv moved sub && echo won"},
