@@ -53,7 +53,7 @@ type Limit struct {
 	// Hit says that the command reached it, as far as that is known. For fsize it is known only if the limit ended
 	// the command itself, or a process whose end gave the command, a shell, its exit status; for pids by rlimit only
 	// if there were so many processes for some time; and for both if the command failed and its error messages say
-	// so. For nofile, nice and idle-io it is not known.
+	// so. For nofile it is known only in that last way; for nice and idle-io it is not known.
 	Hit bool `json:"hit"`
 	// Killed says that the command was killed because of it.
 	Killed bool `json:"killed"`
