@@ -173,7 +173,7 @@ TESTSUM = GO=$(GO) $(GO) run ./internal/testsum
 
 # What takes longest begins first, and as a package waits for a third of its time there are more packages at once
 # than processors. Without cgo everything but the race detector's part is compiled once.
-TESTED = -p=4 ./overlay . ./cmd/nsrun ./nsexec ./internal/differ ./fanotify ./cmd/nsrun-mcp ./netpolicy/broker ./...
+TESTED = -p=4 ./cmd/nsrun . ./overlay ./nsexec ./internal/differ ./fanotify ./cmd/nsrun-mcp ./netpolicy/broker ./...
 
 # What is slow from a cold build cache, vet and the race detector, is for make lint and make race. Temporary files are
 # in memory, if there is enough of it; make race and make test-long test the same on the disk.
