@@ -314,7 +314,8 @@ func text(h *prog.Header, path uintptr) bool {
 }
 
 // same fails with EEXIST, and reports the n bytes at found, if they are not the
-// string want.
+// string want. It writes them together with their Record: the launcher reports to
+// the same pipe meanwhile.
 //
 //go:nosplit
 //go:norace
@@ -326,9 +327,14 @@ func same(want, found, n, status uintptr) syscall.Errno {
 	if i == n && *at(want, i) == 0 {
 		return 0
 	}
-	report(status, prog.RecordText, uint32(n), 0, 0)
-	syscall.RawSyscall(sysWrite, status, found, n)
-	return syscall.EEXIST
+	r := prog.Record{Kind: prog.RecordText, Value: uint32(n)}
+	parts := [4]uintptr{uintptr(unsafe.Pointer(&r)), prog.RecordSize, found, n} // two of struct iovec
+	for {
+		_, _, e := syscall.RawSyscall(syscall.SYS_WRITEV, status, uintptr(unsafe.Pointer(&parts)), 2)
+		if e != syscall.EINTR {
+			return syscall.EEXIST
+		}
+	}
 }
 
 // noFile is the value of a slot whose operation failed in a tolerated way: it has no descriptor.
