@@ -9,6 +9,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"runtime"
 	"slices"
 	"syscall"
 	"testing"
@@ -348,4 +349,27 @@ func TestReceiveMessage(t *testing.T) {
 	if n, count := receiveFirst(uintptr(base), 256); n != 5 || count != 0 {
 		t.Errorf("without descriptors: %d bytes, %d descriptors", n, count)
 	}
+}
+
+// TestTextComesWithItsReport: who cloned a process reports to the same pipe meanwhile, so a text and the report that
+// says how long it is are one write. A pipe in packet mode (O_DIRECT in pipe(2)) shows what was written at once.
+func TestTextComesWithItsReport(t *testing.T) {
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_DIRECT); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(p[0])
+	defer unix.Close(p[1])
+	const found = "another"
+	want, text := []byte("this\x00"), []byte(found)
+	if e := same(uintptr(unsafe.Pointer(&want[0])), uintptr(unsafe.Pointer(&text[0])), uintptr(len(text)), uintptr(p[1])); e != syscall.EEXIST {
+		t.Errorf("got %v", e)
+	}
+	b := make([]byte, 4<<10)
+	n, err := unix.Read(p[0], b)
+	if size := int(prog.RecordSize); err != nil || n != size+len(found) || string(b[size:n]) != found {
+		t.Errorf("%q, %v", b[:max(n, 0)], err)
+	}
+	runtime.KeepAlive(want)
+	runtime.KeepAlive(text)
 }
