@@ -26,15 +26,15 @@ func OtherSpelling(path string) bool {
 	if other == base {
 		return false
 	}
+	if oneSpelling(dir) {
+		return false
+	}
 	n, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
 	}
 	at := sys.FD(n)
 	defer at.Close()
-	if oneSpelling(at) {
-		return false
-	}
 	// Both stay open, so that an entry which the kernel has for both has one name.
 	var names [2]string
 	var stats [2]unix.Stat_t
@@ -56,9 +56,9 @@ func OtherSpelling(path string) bool {
 }
 
 // oneSpelling reports whether a directory is on a common file system of which the kernel knows all spellings of a name.
-func oneSpelling(dir sys.FD) bool {
+func oneSpelling(dir string) bool {
 	var st unix.Statfs_t
-	if unix.Fstatfs(int(dir), &st) != nil {
+	if unix.Statfs(dir, &st) != nil {
 		return false
 	}
 	switch st.Type {
@@ -71,15 +71,15 @@ func oneSpelling(dir sys.FD) bool {
 // IgnoresCase reports whether an overlay over a directory shows what is in it under names that the overlay marks as
 // deleted, in another spelling. It tries that with a name in the directory.
 func IgnoresCase(dir string) bool {
+	if oneSpelling(dir) {
+		return false
+	}
 	n, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
 	}
 	fd := sys.FD(n)
 	defer fd.Close()
-	if oneSpelling(fd) {
-		return false
-	}
 	const most = 1000
 	names, err := sys.SomeNames(n, make([]byte, 16<<10), most)
 	if err != nil {
