@@ -53,6 +53,10 @@ func TestForgedEarly(t *testing.T) {
 	for !set.IsSet(cpu) {
 		cpu++
 	}
+	rounds := testenv.Rounds(2, 60)
+	if prerun.Entered() { // there it reads the report earlier
+		rounds = testenv.Rounds(20, 200)
+	}
 	for _, forged := range []struct {
 		text string
 		ends int // what the command ends with
@@ -65,7 +69,7 @@ func TestForgedEarly(t *testing.T) {
 		forge := "echo once; for n in 3 4 5 6 7 8 9; do printf '" + forged.text + "' >/proc/1/fd/$n; done 2>/dev/null; exit " + strconv.Itoa(forged.ends)
 		for _, extra := range [][]string{nil, {"--die-with-parent"}, {"--lock-file", "/"}} {
 			args := slices.Concat([]string{"-c", strconv.Itoa(cpu), filepath.Join(bin, "bwrap"), "--ro-bind", "/", "/", "--proc", "/proc", "--dev-bind", "/dev", "/dev", "--unshare-pid"}, extra, []string{"sh", "-c", forge})
-			for range testenv.Rounds(15, 100) {
+			for range rounds {
 				// What it says about its own end may be wrong. It runs once.
 				out, err := exec.Command("taskset", args...).Output()
 				e := (*exec.ExitError)(nil)
