@@ -62,7 +62,9 @@ func oneSpelling(dir string) bool {
 		return false
 	}
 	switch st.Type {
-	case unix.EXT4_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.F2FS_SUPER_MAGIC, unix.OVERLAYFS_SUPER_MAGIC, unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC:
+	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.TMPFS_MAGIC,
+		unix.OVERLAYFS_SUPER_MAGIC, unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC,
+		unix.MSDOS_SUPER_MAGIC, unix.EXFAT_SUPER_MAGIC: // of FAT the kernel knows it, and lays no overlay over it
 		return true
 	}
 	return false
