@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/nsrun/nsrun/internal/pathrule"
 	"github.com/nsrun/nsrun/internal/paths"
@@ -67,22 +66,12 @@ func (f *runsFinder) ignoresCase(root, dir string) bool {
 	for ; paths.Inside(dir, root); dir = path.Dir(dir) {
 		names := f.c.Old.Names(dir)
 		for _, name := range names {
-			if other := swapCase(name); other != name {
+			if other := paths.SwapCase(name); other != name {
 				return !slices.Contains(names, other) && f.c.Old.Kind(path.Join(dir, other)) != runslater.Missing
 			}
 		}
 	}
 	return false
-}
-
-// swapCase returns a name with upper case for lower case, and the other way around.
-func swapCase(name string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsUpper(r) {
-			return unicode.ToLower(r)
-		}
-		return unicode.ToUpper(r)
-	}, name)
 }
 
 // A protection has the patterns of a session as they are, and in lower case, for file systems that ignore case.

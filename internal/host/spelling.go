@@ -6,11 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"unicode"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/sys"
 )
 
@@ -22,7 +21,7 @@ import (
 // mounted over it.
 func OtherSpelling(path string) bool {
 	dir, base := filepath.Split(path)
-	other := swapCase(base)
+	other := paths.SwapCase(base)
 	if other == base {
 		return false
 	}
@@ -88,7 +87,7 @@ func IgnoresCase(dir string) bool {
 		return false
 	}
 	for _, name := range names {
-		other := swapCase(name)
+		other := paths.SwapCase(name)
 		if other == name {
 			continue
 		}
@@ -99,14 +98,4 @@ func IgnoresCase(dir string) bool {
 		return unix.Fstatat(n, other, &b, unix.AT_SYMLINK_NOFOLLOW) == nil && a.Dev == b.Dev && a.Ino == b.Ino
 	}
 	return false
-}
-
-// swapCase returns a name with upper case for lower case, and the other way around.
-func swapCase(name string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsUpper(r) {
-			return unicode.ToLower(r)
-		}
-		return unicode.ToUpper(r)
-	}, name)
 }

@@ -5,6 +5,7 @@ package paths
 import (
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Inside reports whether the absolute path p is dir or lies below it.
@@ -43,4 +44,15 @@ func Compare(a, b string) int {
 		return int(a[i]) - int(b[i])
 	}
 	return len(a) - len(b)
+}
+
+// SwapCase returns a name with upper case for lower case, and the other way around. A file
+// system that ignores case takes both for one name.
+func SwapCase(name string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsUpper(r) {
+			return unicode.ToLower(r)
+		}
+		return unicode.ToUpper(r)
+	}, name)
 }
