@@ -10,13 +10,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/config"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/links"
+	"github.com/nsrun/nsrun/internal/owndir"
 	"github.com/nsrun/nsrun/internal/paths"
 )
 
@@ -196,16 +196,16 @@ func hint(r Read, err error) string {
 	if r.Source != config.System {
 		owner = strconv.Itoa(os.Geteuid())
 	}
-	switch text := err.Error(); {
+	switch {
 	case errors.Is(err, unix.EACCES) && r.Source == config.User:
 		return "try: export XDG_CONFIG_HOME=DIR, with a directory that you can read"
 	case staterr != nil || !fi.IsDir() && !fi.Mode().IsRegular(): // such as a device that a link leads to
 		return ""
 	case errors.Is(err, unix.EACCES):
 		return "try: chmod a+r " + escape.Command([]string{path})
-	case strings.HasSuffix(text, "can write to it"):
+	case errors.Is(err, owndir.ErrWritable):
 		return "try: chmod go-w " + escape.Command([]string{path})
-	case strings.Contains(text, "it belongs to user "):
+	case errors.Is(err, owndir.ErrForeign):
 		return "try: chown " + owner + " " + escape.Command([]string{path})
 	}
 	return ""

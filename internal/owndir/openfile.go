@@ -18,9 +18,12 @@ import (
 type refused struct {
 	why   string
 	errno unix.Errno
+	kind  error // ErrWritable, ErrForeign or nil
 }
 
 func (e *refused) Error() string { return e.why }
+
+func (e *refused) Is(target error) bool { return target == e.kind }
 
 func (e *refused) Unwrap() error { return e.errno }
 
@@ -66,7 +69,7 @@ func OpenFile(path string, user bool) (sys.FD, error) {
 		err = w.private(&st, user)
 	}
 	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
-		err = &refused{"not a regular file", unix.EINVAL}
+		err = &refused{"not a regular file", unix.EINVAL, nil}
 	}
 	if err != nil {
 		fd.Close()
@@ -78,10 +81,10 @@ func OpenFile(path string, user bool) (sys.FD, error) {
 // private refuses what somebody other than root, or with user the caller, owns, or others can write to.
 func (w *way) private(st *unix.Stat_t, user bool) error {
 	if st.Uid != 0 && st.Uid != w.top && !(user && st.Uid == w.user) {
-		return &refused{fmt.Sprintf("it belongs to user %d", st.Uid), unix.EPERM}
+		return &refused{fmt.Sprintf("it belongs to user %d", st.Uid), unix.EPERM, ErrForeign}
 	}
 	if st.Mode&0o022 != 0 {
-		return &refused{"others can write to it", unix.EPERM}
+		return &refused{"others can write to it", unix.EPERM, ErrWritable}
 	}
 	return nil
 }

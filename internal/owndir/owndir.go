@@ -22,7 +22,13 @@ import (
 
 // ErrShared is the cause if any user could put another directory in the place of the caller's: a directory on the way
 // can be written to by everybody, and is not sticky.
-var ErrShared error = &refused{"everybody can write to it", unix.EPERM}
+var ErrShared error = &refused{"everybody can write to it", unix.EPERM, ErrWritable}
+
+// What errors.Is finds of something that was refused: others can write to it, or own it.
+var (
+	ErrWritable = errors.New("others can write to it")
+	ErrForeign  = errors.New("others own it")
+)
 
 // Open opens the directory at path for reading; it must be the caller's, and writable by
 // nobody else. It returns where that is, without symbolic links. With create, what is
@@ -130,7 +136,7 @@ func (w *way) step(name string, create bool) error {
 	}
 	// In a user namespace root's files may seem to be nobody's: then "/" seems so as well.
 	if st.Uid != w.user && st.Uid != 0 && st.Uid != w.top {
-		return &refused{fmt.Sprintf("it belongs to user %d", st.Uid), unix.EPERM}
+		return &refused{fmt.Sprintf("it belongs to user %d", st.Uid), unix.EPERM, ErrForeign}
 	}
 	if st.Mode&0o002 != 0 && st.Mode&unix.S_ISVTX == 0 {
 		return ErrShared
@@ -179,9 +185,9 @@ func Check(fd sys.FD) error {
 	}
 	switch {
 	case st.Uid != uint32(os.Geteuid()):
-		return &refused{fmt.Sprintf("it belongs to user %d", st.Uid), unix.EPERM}
+		return &refused{fmt.Sprintf("it belongs to user %d", st.Uid), unix.EPERM, ErrForeign}
 	case st.Mode&0o022 != 0:
-		return &refused{"others can write to it", unix.EPERM}
+		return &refused{"others can write to it", unix.EPERM, ErrWritable}
 	}
 	return nil
 }
