@@ -280,9 +280,8 @@ func reap(base unsafe.Pointer, cmd, status uintptr) {
 		case sig == prog.RequestSignal && origin == prog.RequestCode && info[3] == prog.RequestStop:
 			syscall.RawSyscall(sysKill, to, uintptr(syscall.SIGSTOP), 0)
 			stopped = true
-		case sig == uintptr(syscall.SIGCONT) && origin == prog.RequestCode && info[3] == prog.RequestContinue:
-		case (sig == uintptr(syscall.SIGCONT) ||
-			sig == prog.RequestSignal && origin == prog.RequestCode && info[3] == prog.RequestContinue):
+		case sig == uintptr(syscall.SIGCONT) && origin == prog.RequestCode && info[3] == prog.RequestContinue: // it woke this process
+		case sig == uintptr(syscall.SIGCONT), sig == prog.RequestSignal && origin == prog.RequestCode && info[3] == prog.RequestContinue:
 			if !stopped {
 				to = cmd
 			}
