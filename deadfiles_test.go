@@ -72,25 +72,35 @@ func serveFiles(fd int) {
 	}
 }
 
-// deadMount mounts a file system in a mount namespace of its own, and has another process run a command there. Its
-// arguments are the directory and those of that process. A thread that looks at a dead name can only end with the file
-// system, so the two are different processes.
-func deadMount(args []string) int {
+// besideFUSE mounts a file system of FUSE at args[0], private to this process's mount namespace, has serve answer for
+// it, and returns a command that runs this program there again, as a helper with these arguments.
+func besideFUSE(args []string, helper string, serve func(fd int)) (*exec.Cmd, error) {
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err == nil {
 		err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 	}
 	if err == nil {
-		err = unix.Mount("dead", args[0], "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd))
+		err = unix.Mount("test", args[0], "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fd))
 	}
+	if err != nil {
+		return nil, err
+	}
+	go serve(fd)
+	exe, _ := os.Executable()
+	c := exec.Command(exe, args...)
+	c.Env = append(os.Environ(), insideEnv+"="+helper)
+	return c, nil
+}
+
+// deadMount mounts a file system in a mount namespace of its own, and has another process run a command there. Its
+// arguments are the directory and those of that process. A thread that looks at a dead name can only end with the file
+// system, so the two are different processes.
+func deadMount(args []string) int {
+	c, err := besideFUSE(args, "dead run", serveFiles)
 	if err != nil {
 		fmt.Println("mount:", err)
 		return 1
 	}
-	go serveFiles(fd)
-	exe, _ := os.Executable()
-	c := exec.Command(exe, args...)
-	c.Env = append(os.Environ(), insideEnv+"=dead run")
 	c.Stderr = os.Stderr
 	out, err := c.StdoutPipe()
 	if err == nil {

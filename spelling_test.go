@@ -113,21 +113,11 @@ func answerSpelled(op uint32, node uint64, in []byte) (data []byte, errno unix.E
 // spellingMount mounts the file system in a mount namespace of its own, and has another process run commands there.
 // Its arguments are that process's.
 func spellingMount(args []string) int {
-	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err == nil {
-		err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
-	}
-	if err == nil {
-		err = unix.Mount("spelled", args[0], "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fd))
-	}
+	c, err := besideFUSE(args, "spelling run", serveSpelled)
 	if err != nil {
 		fmt.Println("mount:", err)
 		return 1
 	}
-	go serveSpelled(fd)
-	exe, _ := os.Executable()
-	c := exec.Command(exe, args...)
-	c.Env = append(os.Environ(), insideEnv+"=spelling run")
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
 	if err := c.Run(); err != nil {
 		fmt.Println(err)
