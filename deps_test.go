@@ -110,7 +110,7 @@ var mayImport = map[string][]string{
 	"internal/latercases": {},
 	"internal/netcases":   {},
 	"internal/rulecases":  {},
-	"internal/nettest":    {"internal/netcases", "internal/testenv", "netpolicy"},
+	"internal/nettest":    {"internal/netcases", "internal/sys", "internal/testenv", "netpolicy"},
 	// Make the image of internal/reexec.
 	"internal/reexec/gen":       {"internal/reexec/gen/build"},
 	"internal/reexec/gen/build": {},
@@ -212,8 +212,9 @@ var thirdPartyTests = map[string][]string{
 	"cmd/nsrun-mcp":     {"github.com/modelcontextprotocol/go-sdk/jsonrpc", "github.com/modelcontextprotocol/go-sdk/mcp"},
 	"project":           {"go.etcd.io/bbolt"},
 	"fanotify":          {"github.com/fsnotify/fsnotify"},
-	"":                  {"golang.org/x/net/dns/dnsmessage"},
+	"":                  {"github.com/miekg/dns", "golang.org/x/net/dns/dnsmessage"},
 	"netpolicy":         {"github.com/miekg/dns", "golang.org/x/net/dns/dnsmessage"},
+	"netpolicy/cgroup":  {"github.com/miekg/dns"},
 	"internal/wall":     {"golang.org/x/net/bpf"},
 	"internal/attempts": {"golang.org/x/net/bpf"},
 }

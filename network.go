@@ -124,9 +124,6 @@ func (n *network) byKernel(p *cgroup.Programs, resolver *netpolicy.Resolver, pub
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() { _ = resolver.Serve(ctx, udp, tcp) }() // without it no name leads anywhere
-	n.stop = append(n.stop, cancel)                   // nobody is left who could ask: its end need not be waited for
 	e, err := p.Enforce(n.table, cgroup.Options{Resolver: addr, Publish: publish, AllowAll: n.learn, Decided: func(d cgroup.Decision) {
 		switch {
 		case d.Hook == cgroup.Bind:
@@ -146,8 +143,13 @@ func (n *network) byKernel(p *cgroup.Programs, resolver *netpolicy.Resolver, pub
 		n.log.AddCount(d.Proto, d.Dst, v, int(d.Count))
 	}})
 	if err != nil {
+		_, _ = udp.Close(), tcp.Close()
 		return err
 	}
+	resolver.Serves = e.Serves // the host's other programs can reach its address, too
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { _ = resolver.Serve(ctx, udp, tcp) }() // without it no name leads anywhere
+	n.stop = append(n.stop, cancel)                   // nobody is left who could ask: its end need not be waited for
 	n.stop = append(n.stop, func() {
 		_ = e.Close()
 		n.lost.Store(int64(e.Lost()))

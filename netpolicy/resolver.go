@@ -45,6 +45,9 @@ type Resolver struct {
 	Log       *Log                    // where refusals are noted; nil: nowhere
 	MixCase   bool                    // make answers harder to forge; not all servers can do it
 
+	// Serves reports whether Serve answers a client, which talks to server. Nil: it answers all.
+	Serves func(p Proto, client, server netip.AddrPort) bool
+
 	limits  limits
 	cache   cache
 	queries chan struct{}
@@ -113,6 +116,9 @@ func (r *Resolver) servePackets(ctx context.Context, packets net.PacketConn) err
 		}
 		wg.Go(func() {
 			defer func() { <-r.queries }()
+			if !r.serves(UDP, from, packets.LocalAddr()) {
+				return
+			}
 			if b := r.Answer(ctx, query, false); b != nil {
 				packets.WriteTo(b, from)
 			}
@@ -141,6 +147,9 @@ func (r *Resolver) serveConns(ctx context.Context, conns net.Listener) error {
 		wg.Go(func() {
 			defer func() { <-slots }()
 			defer c.Close()
+			if !r.serves(TCP, c.RemoteAddr(), c.LocalAddr()) {
+				return
+			}
 			stop := context.AfterFunc(ctx, func() { c.Close() })
 			defer stop()
 			for {
@@ -164,6 +173,15 @@ func (r *Resolver) serveConns(ctx context.Context, conns net.Listener) error {
 			}
 		})
 	}
+}
+
+func (r *Resolver) serves(p Proto, client, server net.Addr) bool {
+	if r.Serves == nil {
+		return true
+	}
+	from, err := netip.ParseAddrPort(client.String())
+	to, other := netip.ParseAddrPort(server.String())
+	return err == nil && other == nil && r.Serves(p, from, to)
 }
 
 // temporary reports whether a socket that failed can still be used: the error was about one of its clients, or will

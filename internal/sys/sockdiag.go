@@ -5,12 +5,13 @@ package sys
 import (
 	"bytes"
 	"encoding/binary"
+	"iter"
 
 	"golang.org/x/sys/unix"
 )
 
-// StateListen is TCP_LISTEN, a state of sockets in sock_diag(7), which unix sockets have too.
-const StateListen = 10
+// stateListen is TCP_LISTEN, a state of sockets in sock_diag(7), which unix sockets have too.
+const stateListen = 10
 
 // A UnixSocket is a unix socket of this network namespace, as sock_diag(7) describes it.
 type UnixSocket struct {
@@ -33,7 +34,7 @@ func UnixSockets(ino uint32, do func(UnixSocket)) error {
 	binary.NativeEndian.PutUint32(q[12:], showNameAndVFS)
 	binary.NativeEndian.PutUint64(q[16:], ^uint64(0)) // any cookie
 	return SockDiag(q, ino == 0, message, func(b []byte) {
-		s := UnixSocket{Ino: binary.NativeEndian.Uint32(b[4:]), Listens: b[2] == StateListen}
+		s := UnixSocket{Ino: binary.NativeEndian.Uint32(b[4:]), Listens: b[2] == stateListen}
 		s.attributes(b[message:])
 		do(s)
 	})
@@ -88,13 +89,8 @@ func SockDiag(request []byte, all bool, least int, do func(b []byte)) error {
 
 func (s *UnixSocket) attributes(b []byte) {
 	const attrName, attrVFS = 0, 1 // UNIX_DIAG_NAME, UNIX_DIAG_VFS
-	for len(b) >= 4 {
-		size := int(binary.NativeEndian.Uint16(b))
-		if size < 4 || size > len(b) {
-			break
-		}
-		value := b[4:size]
-		switch binary.NativeEndian.Uint16(b[2:]) {
+	for kind, value := range attributes(b) {
+		switch kind {
 		case attrName:
 			s.Name = string(bytes.TrimRight(value, "\x00"))
 		case attrVFS:
@@ -102,6 +98,18 @@ func (s *UnixSocket) attributes(b []byte) {
 				s.FileIno, s.FileDev = binary.NativeEndian.Uint32(value), binary.NativeEndian.Uint32(value[4:])
 			}
 		}
-		b = b[min(len(b), (size+3)&^3):]
+	}
+}
+
+// attributes yields the attributes of a netlink message (netlink(7)), until one is not whole.
+func attributes(b []byte) iter.Seq2[uint16, []byte] {
+	return func(yield func(kind uint16, value []byte) bool) {
+		for len(b) >= unix.SizeofNlAttr {
+			size := int(binary.NativeEndian.Uint16(b))
+			if size < unix.SizeofNlAttr || size > len(b) || !yield(binary.NativeEndian.Uint16(b[2:]), b[unix.SizeofNlAttr:size]) {
+				return
+			}
+			b = b[min(len(b), (size+3)&^3):]
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/nettest"
@@ -89,10 +90,16 @@ func TestRealPrograms(t *testing.T) {
 	leaks(t)
 	p := load(t)
 	nettest.Programs(t, nil, func(t testing.TB, table *netpolicy.Table, r *netpolicy.Resolver, env []string, argv ...string) string {
+		var of atomic.Pointer[cgroup.Enforcer]
+		r.Serves = func(p netpolicy.Proto, client, server netip.AddrPort) bool {
+			return of.Load().Serves(p, client, server)
+		}
 		at, _ := serveNames(t, r, 53)
 		c := nsexec.Command(argv[0], argv[1:]...)
 		c.Env = env
-		inside(c, enforce(t, p, table, cgroup.Options{Resolver: at}))
+		e := enforce(t, p, table, cgroup.Options{Resolver: at})
+		of.Store(e)
+		inside(c, e)
 		path, err := filepath.EvalSymlinks("/etc/resolv.conf")
 		if err != nil {
 			t.Fatal(err)

@@ -2,7 +2,8 @@
 // command and the network: allowed traffic goes at native speed, and other calls fail at once.
 //
 //	programs, err := cgroup.Load()                 // once: loaded, verified and attached
-//	e, err := programs.Enforce(table, cgroup.Options{})
+//	e, err := programs.Enforce(table, cgroup.Options{Resolver: address})
+//	resolver.Serves = e.Serves                     // the host's other programs can reach its address, too
 //	cmd.Cgroup = e.Cgroup()                        // the command is cloned into the cgroup
 //	cmd.Share |= nsexec.Net                        // the network is the host's
 //	cmd.Seccomp = append(cmd.Seccomp, cgroup.SocketFilter())

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -75,6 +76,10 @@ func attempt(how string, args []string) error {
 		return tryConnection(args[0], args[1:])
 	case "connected":
 		return tryConnected(args[0])
+	case "resolve":
+		return tryResolve(args[0], args[1])
+	case "tell":
+		return tryTell(args[0])
 	case "pass":
 		return tryPass()
 	case "adopt":
@@ -123,6 +128,9 @@ func bracket(s string) string {
 	return s
 }
 
+// socketPatience is how long a helper waits for an answer.
+const socketPatience = time.Minute
+
 func socket(dst netip.AddrPort, kind int) (int, error) {
 	family := unix.AF_INET
 	if dst.Addr().Is6() {
@@ -132,7 +140,7 @@ func socket(dst netip.AddrPort, kind int) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	limit := unix.Timeval{Sec: 60}
+	limit := unix.NsecToTimeval(int64(socketPatience))
 	_ = unix.SetsockoptTimeval(s, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit)
 	_ = unix.SetsockoptTimeval(s, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit)
 	return s, nil

@@ -26,6 +26,8 @@ type Programs struct {
 	spare chan *cgroups.Group // for the next sandbox
 	done  sync.WaitGroup
 
+	silent [2]atomic.Bool // the kernel does not tell who made a TCP or a UDP socket
+
 	taking sync.Mutex // who takes from the ring
 
 	mu        sync.Mutex

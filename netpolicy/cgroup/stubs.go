@@ -5,6 +5,7 @@
 package cgroup
 
 import (
+	"net/netip"
 	"os"
 
 	"github.com/nsrun/nsrun/internal/linuxonly"
@@ -34,6 +35,8 @@ func (*Enforcer) Cgroup() *os.File { return nil }
 func (*Enforcer) Close() error { return linuxonly.Error("cgroup.Enforcer.Close") }
 
 func (*Enforcer) Lost() uint64 { return *new(uint64) }
+
+func (*Enforcer) Serves(p netpolicy.Proto, client, server netip.AddrPort) bool { return false }
 
 func (*Programs) Close() error { return linuxonly.Error("cgroup.Programs.Close") }
 
