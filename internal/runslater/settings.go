@@ -19,14 +19,21 @@ func (c *Classifier) newSettings(p string, names []string) bool {
 	if !ok || otherEncoding(now) {
 		return true
 	}
-	list := settings(now, names)
+	list, ok := settings(now, names)
+	if !ok {
+		return true
+	}
 	if len(list) == 0 {
 		return false
 	}
 	old, _ := c.Old.Read(p)
-	before := settings(old, names)
-	return slices.ContainsFunc(list, func(text string) bool {
-		return !slices.Contains(before, text) || old != now && refers(text)
+	had, ok := settings(old, names)
+	before := make(map[string]bool, len(had))
+	for _, text := range had {
+		before[text] = true
+	}
+	return !ok || slices.ContainsFunc(list, func(text string) bool {
+		return !before[text] || old != now && refers(text)
 	})
 }
 
@@ -43,26 +50,40 @@ func endsLine(r rune) bool {
 	return r == '\n' || r == '\r' || r >= 0x1c && r <= 0x1e || r == 0x85 || r == 0x2028 || r == 0x2029
 }
 
-// settings returns the settings with some names, each with all lines of its value.
-func settings(text string, names []string) (list []string) {
+// mostValues limits the length of all settings that are found in a file. Settings can lie in the values of others, so
+// in a hostile file each line can begin a setting that goes on to the end. In other files only a few lie in each other.
+const mostValues = 8 << 20
+
+// settings returns the settings with some names, each with all lines of its value. If they are too long, ok is false.
+func settings(text string, names []string) (list []string, ok bool) {
 	lines := strings.FieldsFunc(text, endsLine)
+	text = strings.Join(lines, "\n")
+	at, sum := 0, 0
 	for i, line := range lines {
 		if isSetting(line, names) {
-			list = append(list, strings.Join(lines[i:i+valueLines(lines[i:])], "\n"))
+			n := len(line)
+			for _, more := range lines[i+1 : i+valueLines(lines[i:])] {
+				n += 1 + len(more)
+			}
+			if sum += n; sum > mostValues {
+				return nil, false
+			}
+			list = append(list, text[at:at+n])
 		}
+		at += len(line) + 1
 	}
-	return list
+	return list, true
 }
 
 // valueLines returns how many lines the setting takes that begins in the first one. Its value goes on in lines that are
 // indented, are items of a list, or follow a bracket or a quote that is open. A section goes on up to the next one.
 func valueLines(lines []string) int {
 	last := strings.TrimSpace(lines[0])
-	section := strings.HasPrefix(last, "[")
+	section, first := strings.HasPrefix(last, "["), indent(lines[0])
 	depth, quoted := opened(last)
 	for i, line := range lines[1:] {
 		text := strings.TrimSpace(line)
-		further := indent(line) - indent(lines[0])
+		further := indent(line) - first
 		switch {
 		case section:
 			if strings.HasPrefix(text, "[") {
@@ -127,26 +148,34 @@ func plainSpace(r rune) rune {
 	return r
 }
 
-// hasName reports whether a line has a word as the name of a setting.
+// hasName reports whether a line has a word as the name of a setting. The line can be long, and have the word often.
 func hasName(line, name string) bool {
+	start := len(line) - len(strings.TrimLeft(line, `"'[{( `))
+	first := func(chars string) int { // where one of them is first
+		if i := strings.IndexAny(line[start:], chars); i >= 0 {
+			return start + i
+		}
+		return len(line)
+	}
+	space, sign := first(" "), first(":=")
+	brace := strings.Index(line, "{")
 	for at := 0; ; at += len(name) {
 		i := strings.Index(line[at:], name)
 		if i < 0 {
 			return false
 		}
 		at += i
-		before, after := line[:at], line[at+len(name):]
-		if before != "" && (isKey(before[len(before)-1]) || strings.ContainsRune("/@", rune(before[len(before)-1]))) {
+		if at > 0 && (isKey(line[at-1]) || strings.ContainsRune("/@", rune(line[at-1]))) {
 			continue
 		}
-		begins := !strings.Contains(strings.TrimLeft(before, `"'[{( `), " ")
+		after := line[at+len(name):]
 		end := strings.TrimLeft(after, ` "'[]})`)
 		switch {
 		case end == "" || strings.ContainsRune(":=,", rune(end[0])):
 			return true
-		case begins && after[0] == ' ':
+		case space >= at && after[0] == ' ':
 			return true
-		case after[0] == '.' && (!strings.ContainsAny(before, ":=") || strings.Contains(before, "{")):
+		case after[0] == '.' && (sign >= at || brace >= 0 && brace < at):
 			return true
 		}
 	}
