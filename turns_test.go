@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsexec"
@@ -107,5 +109,57 @@ func TestCloseFails(t *testing.T) {
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestStoppedCommit: while somebody has stopped another commit to the project, the caller's context ends a command's own
+// commit, and its changes are kept. The control is the same command when the other commit has ended.
+func TestStoppedCommit(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := testenv.Dir(t)
+	testenv.Tree(t, dir, "project/", "state/")
+	project, state := filepath.Join(dir, "project"), filepath.Join(dir, "state")
+	run := func(ctx context.Context) (nsrun.Result, error) {
+		r := nsrun.NewRunner(nsrun.Config{Project: project, After: nsrun.Commit, NoPlayground: true, StateDir: state})
+		defer func() { _ = r.Close() }()
+		return r.Run(ctx, nsrun.Request{Args: []string{"sh", "-c", "echo 1 >a"}})
+	}
+	if err := os.Chmod(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// This is what a commit holds while it changes a project.
+	turns, err := os.OpenFile(filepath.Join(state, "turns"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer turns.Close()
+	if err := unix.FcntlFlock(turns.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	type ended struct {
+		res nsrun.Result
+		err error
+	}
+	done := make(chan ended, 1)
+	go func() {
+		res, err := run(ctx)
+		done <- ended{res, err}
+	}()
+	testenv.Eventually(t, "a commit that has begun", func() bool {
+		begun, _ := filepath.Glob(filepath.Join(state, "*/tx/*"))
+		return len(begun) > 0
+	})
+	cancel()
+	got := <-done
+	if !errors.Is(got.err, context.Canceled) || got.res.State != overlay.Kept || got.res.ExitCode != 0 {
+		t.Errorf("state %v, exit status %d, error %v", got.res.State, got.res.ExitCode, got.err)
+	}
+	if _, err := os.Lstat(filepath.Join(project, "a")); err == nil {
+		t.Error("it is committed")
+	}
+	turns.Close()
+	if res, err := run(t.Context()); err != nil || res.State != overlay.Committed {
+		t.Errorf("state %v, error %v", res.State, err)
 	}
 }

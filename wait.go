@@ -177,6 +177,17 @@ func (x *Execution) wrote(err error) bool {
 	return false
 }
 
+// commit commits the session. ctx does not end with the caller's, so that a commit that has begun ends. But another
+// commit to the project, for which this one waits, may not end: somebody can have stopped it.
+func (x *Execution) commit(ctx context.Context, o overlay.CommitOptions) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := func() bool { return true }
+	defer func() { stop() }()
+	o.Waiting = func() { stop = context.AfterFunc(x.parent, cancel) }
+	return x.session.CommitWith(ctx, o)
+}
+
 // settle finds the changes, and does with them what After says. If the caller cancelled the command, nothing is
 // committed.
 func (x *Execution) settle(gaveUp bool) error {
@@ -201,7 +212,7 @@ func (x *Execution) settle(gaveUp bool) error {
 	}
 	switch {
 	case len(res.Changes) == 0 && after == Commit && !gaveUp && s.Retimed() > 0: // as make's stamps
-		if err := s.CommitWith(ctx, overlay.CommitOptions{}); err != nil {
+		if err := x.commit(ctx, overlay.CommitOptions{}); err != nil {
 			return err
 		}
 		res.State = overlay.Committed
@@ -218,7 +229,7 @@ func (x *Execution) settle(gaveUp bool) error {
 		}
 		return err
 	case after == Commit && !gaveUp:
-		err := s.CommitWith(ctx, overlay.CommitOptions{
+		err := x.commit(ctx, overlay.CommitOptions{
 			AllowExec: r.config.AllowExec, AllowSpecial: r.config.AllowSpecial, HoldSpecial: true,
 		})
 		res.Held = s.Held()

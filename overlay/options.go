@@ -48,6 +48,10 @@ type CommitOptions struct {
 
 	// Progress is called now and then, from one goroutine. Nil: it is not.
 	Progress func(Progress)
+
+	// Waiting is called once if the commit has waited for a second because another one changes the project. That may
+	// take any time: somebody can have stopped it. The context ends the wait. Nil: it is not called.
+	Waiting func()
 }
 
 // UndoOptions say how to undo a commit. The zero value refuses conflicts.

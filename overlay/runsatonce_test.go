@@ -91,17 +91,17 @@ func TestTurns(t *testing.T) {
 	cancel()
 	for path, waits := range map[string]bool{"/p/a": true, "/p": true, "/p/a/b/c": true, "/": true, "/p/b": false, "/q": false} {
 		holder, other := begin("/p/a"), begin(path)
-		if late, err := holder.take(t.Context()); late || err != nil {
+		if late, err := holder.take(t.Context(), nil); late || err != nil {
 			t.Errorf("%s: late %v, error %v", path, late, err)
 		}
-		late, err := other.take(ended)
+		late, err := other.take(ended, nil)
 		if waits {
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("%s: it does not wait: %v", path, err)
 			}
 			done := make(chan bool)
 			go func() {
-				late, err := other.take(t.Context())
+				late, err := other.take(t.Context(), nil)
 				done <- late && err == nil
 			}()
 			holder.end()
@@ -113,5 +113,34 @@ func TestTurns(t *testing.T) {
 		}
 		holder.end()
 		other.end()
+	}
+}
+
+// TestStoppedCommit: a commit that waits for another one, which somebody has stopped, says so once. It can be canceled,
+// and is then not done. The control is the commit after the other one has ended.
+func TestStoppedCommit(t *testing.T) {
+	testenv.Leaks(t)
+	s := create(t, project(t, "echo 1 >a"))
+	sandbox(t, s, "echo 2 >a")
+	ctx, cancel := context.WithCancel(t.Context())
+	said := 0
+	o := CommitOptions{Waiting: func() { said++; cancel() }}
+	other, err := newTurn(s.state, s.roots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.close()
+	if _, err := other.take(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CommitWith(ctx, o); !errors.Is(err, context.Canceled) || said != 1 {
+		t.Errorf("it said %d times that it waits: %v", said, err)
+	}
+	if s.State() == Committed {
+		t.Error("it is committed")
+	}
+	other.end()
+	if err := s.CommitWith(t.Context(), o); err != nil || said != 1 {
+		t.Errorf("it said %d times that it waits: %v", said, err)
 	}
 }

@@ -108,8 +108,13 @@ func (t *turn) write() error {
 	return nil
 }
 
-// take waits until no other commit to these roots is renaming. late: there was another one since newTurn.
-func (t *turn) take(ctx context.Context) (late bool, err error) {
+// waitsLong is how long a commit waits for another one before it says so.
+const waitsLong = time.Second
+
+// take waits until no other commit to these roots is renaming, and calls waiting, if it is not nil, when that takes
+// long. late: there was another one since newTurn.
+func (t *turn) take(ctx context.Context, waiting func()) (late bool, err error) {
+	begun := time.Now()
 	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 2*time.Millisecond) {
 		if err = t.lock(); err == nil {
 			break
@@ -117,6 +122,10 @@ func (t *turn) take(ctx context.Context) (late bool, err error) {
 		_ = t.fcntl(unix.F_UNLCK, 0, 0)
 		if err != unix.EAGAIN && err != unix.EACCES {
 			return false, err
+		}
+		if waiting != nil && time.Since(begun) > waitsLong {
+			waiting()
+			waiting = nil
 		}
 		select {
 		case <-ctx.Done():

@@ -97,7 +97,7 @@ func cmdCommit(args []string) int {
 	}
 	defer s.Close()
 	bar := console.NewBar("committing", o.quiet)
-	o.Progress = bar.Progress()
+	o.Progress, o.Waiting = bar.Progress(), bar.Waiting
 	o.HoldSpecial = len(o.Paths) == 0
 	ctx, stop := console.Interruptible()
 	before, _ := s.Committed()

@@ -103,7 +103,7 @@ func (r *runner) commitChanges() error {
 	bar := console.NewBar("committing", r.o.quiet)
 	ctx, stop := console.Interruptible()
 	err := r.session.CommitWith(ctx, overlay.CommitOptions{
-		Progress: bar.Progress(), AllowExec: r.o.allowExec, AllowSpecial: r.o.allowSpecial, HoldSpecial: true,
+		Progress: bar.Progress(), Waiting: bar.Waiting, AllowExec: r.o.allowExec, AllowSpecial: r.o.allowSpecial, HoldSpecial: true,
 	})
 	stop()
 	bar.End()

@@ -74,6 +74,12 @@ func (b *bar) Then(what string) {
 	})
 }
 
+// Waiting says why a commit does not go on, also where no bar is shown.
+func (b *bar) Waiting() {
+	b.clear()
+	Say("waiting for another commit to this project, which has not ended (Ctrl-C ends the wait)")
+}
+
 // End clears the line.
 func (b *bar) End() {
 	if b == nil {
@@ -85,6 +91,20 @@ func (b *bar) End() {
 		b.next.Stop()
 		b.next = nil
 	}
+	b.erase()
+}
+
+// clear clears the line until the next progress.
+func (b *bar) clear() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.erase()
+}
+
+func (b *bar) erase() {
 	if !b.drawn.IsZero() {
 		b.drawn = time.Time{}
 		_, _ = os.Stderr.WriteString("\r\x1b[K")
