@@ -30,6 +30,7 @@ type Classifier struct {
 
 	watched map[string]watched // by path
 	linked  bool               // watched has the roots' own links
+	places  map[string]bool    // where remotes of git are, see replaces
 	git     map[string]isGit   // results of isGit, by directory
 	below   map[string]bool    // results of inGit, by directory
 	made    map[string]string  // results of becomesAt
@@ -106,7 +107,7 @@ func fold(name string) string {
 // special reports whether a name has a meaning for git.
 func special(name string) bool {
 	switch name {
-	case "hooks", "config", "config.worktree", "commondir", "head", "objects", "refs", "strategy", "opts", "git-rebase-todo", "apply-opt", "merge_rr":
+	case "hooks", "config", "config.worktree", "commondir", "head", "objects", "refs", "strategy", "opts", "git-rebase-todo", "apply-opt", "merge_rr", "remotes", "branches":
 		return true
 	}
 	return isIndex(name)
@@ -137,6 +138,11 @@ func (c *Classifier) Plain(root, p string) bool {
 func (c *Classifier) leadsNear(dir string) bool {
 	for p := range c.watched {
 		if paths.Inside(p, dir) || paths.Inside(dir, p) {
+			return true
+		}
+	}
+	for p := range c.places {
+		if path.Dir(p) == dir {
 			return true
 		}
 	}
@@ -354,8 +360,8 @@ func (c *Classifier) only(p string, words []string) bool {
 		return false
 	}
 	for line := range strings.SplitSeq(now, "\n") {
-		key, _, _ := strings.Cut(line, " = ")
-		if line != "" && line[0] != '#' && !slices.Contains(words, key) {
+		key, value, is := strings.Cut(line, " = ")
+		if line != "" && line[0] != '#' && (!slices.Contains(words, key) || is && !c.harmlessRemote(p, value)) {
 			return false
 		}
 	}

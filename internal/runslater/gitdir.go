@@ -73,10 +73,15 @@ func (c *Classifier) gitReason(ch Change, elems []string) string {
 // stores data.
 func (c *Classifier) gitName(ch Change, elems []string, i int, dir string, below, data bool) string {
 	e, last, in := elems[i], i == len(elems)-1, below && !data
-	if !last && e != "hooks" {
+	if !last && e != "hooks" && e != "remotes" && e != "branches" {
 		return ""
 	}
 	switch e {
+	case "remotes", "branches": // as old versions wrote them
+		if !last && (in || c.isGit(dir).now) {
+			return reasonRemote
+		}
+		return ""
 	case "hooks":
 		switch g := c.isGit(dir); {
 		case !last && (in || g.now):
@@ -195,6 +200,9 @@ func (c *Classifier) config(ch Change) string {
 	if key := addedKeys(ch.Path, old, now, c.Roots); key != "" {
 		return reasonConfig + key
 	}
+	if key := c.remote(c.New, ch.Path, old, now); key != "" {
+		return reasonConfig + key
+	}
 	if dir := path.Dir(ch.Path); isSHA256(old) != isSHA256(now) && (c.Old.Kind(ch.Path) != Missing || c.indexes(dir)) {
 		return reasonConfig + keyFormat // git would read another index than the one that was checked
 	}
@@ -211,6 +219,9 @@ func (c *Classifier) maybeConfig(ch Change) string {
 	now, _ := c.New.Read(ch.Path)
 	old, _ := c.Old.Read(ch.Path)
 	if key := addedEntries(ch.Path, old, now, c.Roots); key != "" {
+		return reasonConfig + key
+	}
+	if key := c.remote(c.New, ch.Path, old, now); key != "" {
 		return reasonConfig + key
 	}
 	return ""
@@ -276,7 +287,7 @@ func (c *Classifier) executesIn(v View, dir string, whole bool) bool {
 				if !whole {
 					added = addedEntries
 				}
-				if added(at, "", text, c.Roots) == "" {
+				if added(at, "", text, c.Roots) == "" && c.remote(v, at, "", text) == "" {
 					continue
 				}
 			}

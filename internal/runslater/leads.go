@@ -62,6 +62,9 @@ func (c *Classifier) Again() (more bool) {
 
 // led returns the reason for a change at, in or above a watched path.
 func (c *Classifier) led(ch Change) string {
+	if c.replaces(ch) {
+		return reasonRemote
+	}
 	if len(c.watched) == 0 {
 		return ""
 	}
@@ -231,6 +234,7 @@ func (c *Classifier) leadConfig(at, top string) {
 		read[files[0].at] = true
 		if text, ok := c.Old.Read(files[0].end); ok {
 			files = append(files, c.leadKeys(files[0].at, top, Leads(text))...)
+			c.leadRemotes(first.at, text)
 		}
 	}
 }

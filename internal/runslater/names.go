@@ -102,6 +102,7 @@ var classes = []class{
 		captainhook.json grumphp.yml grumphp.yml.dist .rusty-hook.toml rusty-hook.toml .cargo-husky/** hk.pkl .trunk/trunk.yaml .trunk/user.yaml .trunk/user_trunk.yaml .qlty/qlty.toml .qlty/hooks/** .czrc .cz.toml .cz-config.js .wtp.yml`},
 	{reason: "run by git hooks", scope: own, patterns: `.moon/workspace.yml .moon/workspace.pkl .moon/workspace.toml`, lines: []string{"*hooks"}},
 	{reason: "settings of a version control", scope: own, patterns: `.hg/hgrc`, harmless: []string{"[paths]", "default", "default-push", "[ui]"}},
+	{reason: "settings of a version control", scope: own, patterns: `.jj/repo/store/git_target`, harmless: []string{"git", "../../../.git"}},
 	{reason: "settings of a version control", scope: own, patterns: `.hgrc .hg/hgrc-not-shared .hg/sharedpath .sl/config .sl/hgrc .sl/hgrc-not-shared .sl/sharedpath .jjconfig.toml .jj/repo .jj/repo/config.toml .jj/repo/workspace-config.toml .config/jj/** .p4config .bzr/branch/branch.conf _darcs/prefs/defaults _darcs/prefs/prefs cvs/root .gitreview .arcconfig .fossil-settings/**
 		.lazygit.yml .git/lazygit.yml .pijul/config .repo/** .gclient .gclient_entries .west/config`},
 

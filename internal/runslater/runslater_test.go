@@ -183,7 +183,7 @@ func TestReasons(t *testing.T) {
 			[]string{"a/.pylintrc: [MAIN]\ninit-hook=\n    y()\nindent=1", "b/.yarnrc.yml: plugins:\n- ./x.cjs\n- ./y.cjs\na: b", "c/.pylintrc.toml: init-hook = '''\ny()\n'''", "d/.flake8: [flake8:local-plugins]\nextension = X=y:P\n[flake8]",
 				"e/.golangci.json: {\"custom\":\n{\"x\":\n{\"path\":\n\"./y\"}}}", "f/mypy.ini: [mypy]\nplugins=%(p)s\np=y", "g/.golangci.yml: custom: *x\nx: &x {path: ./y}", "h/.pylintrc: [MAIN]\ninit-hook=\n    x()\nindent=2", "i/.yarnrc.yml: a: c\nplugins:\n- ./x.cjs\nb: d"},
 			strings.Fields("a/.pylintrc b/.yarnrc.yml c/.pylintrc.toml d/.flake8 e/.golangci.json f/mypy.ini g/.golangci.yml")},
-		{"harmless lines", at(repository, "o/.hg/hgrc: [extensions]\nx = x.py"), []string{"a/.hg/hgrc: # example\n[paths]\ndefault = /srv/a\ndefault-push = ssh://x/y\n", "b/.hg/hgrc: [paths]\ndefault = x\n[extensions]\ndefault = x.py",
+		{"harmless lines", at(repository, "o/.hg/hgrc: [extensions]\nx = x.py"), []string{"a/.hg/hgrc: # example\n[paths]\ndefault = /p/o\ndefault-push = ssh://x/y\n", "b/.hg/hgrc: [paths]\ndefault = x\n[extensions]\ndefault = x.py",
 			"c/.hg/hgrc: %include x\n[paths]\ndefault = x", "d/.hg/hgrc: [paths]\ndefault = x\r[hooks]\rdefault = x", "e/.hg/hgrc: [paths]\ndefault = x\n [ui]", "f/.hg/hgrc: =>../x", "o/.hg/hgrc: [extensions]\ndefault = x.py"},
 			[]string{"b/.hg/hgrc", "c/.hg/hgrc", "d/.hg/hgrc", "e/.hg/hgrc", "f/.hg/hgrc", "o/.hg/hgrc"}},
 		{"options", at(repository, "-a=b/old: x"), []string{"--to-command=x: x", "s/-e sh x.sh: x", "s/+!x: =>y", "-o=x/y/z: x", "-x: x", "- a = b: x", "x=y: x", "+page.js: x", "-: x", "--: x", "--=x: x", "-a=b/old: y", "a -b=c: x"},

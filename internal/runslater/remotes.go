@@ -1,0 +1,161 @@
+package runslater
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/nsrun/nsrun/internal/paths"
+)
+
+// A remote of git can be a directory of this host: git push executes the hooks of the repository there. In a root,
+// these are held back. But a command can write elsewhere, too, where nothing is: to its playground, to the layer of the
+// home directory, and to the session itself, which keeps what a commit holds back. So a remote must not lead out of the
+// roots, through a link or a file that names another git directory neither.
+
+const reasonRemote = "git finds a remote through it"
+
+// remotes returns the values of a key that are where git finds a remote.
+func (e *entry) remotes() (list []string) {
+	section, sub, name := e.parts()
+	switch {
+	case e.bare || e.value == "":
+	case (section == "remote" || section == "svn-remote" || section == "submodule") && (name == "url" || name == "pushurl"):
+		list = append(list, e.value)
+	case (name == "pushdefault" && section == "remote" || section == "branch" && (name == "remote" || name == "pushremote")) && strings.Contains(e.value, "/"):
+		list = append(list, e.value) // else it is the name of one
+	case section == "url" && (name == "insteadof" || name == "pushinsteadof"):
+		list = append(list, sub)
+	}
+	return list
+}
+
+// local returns the path that a remote is, if it is one. ok is false if it is a part of a URL, of which a rule of
+// url.*.insteadOf can make a path.
+func local(url string, part bool) (p string, ok bool) {
+	if rest, is := strings.CutPrefix(url, "file:"); is { // git takes a host's name for a part of the path
+		rest, is = strings.CutPrefix(rest, "//")
+		return "/" + rest, is && !part && !strings.Contains(rest, "%")
+	}
+	colon, slash := strings.IndexByte(url, ':'), strings.IndexByte(url, '/')
+	if colon >= 0 && (slash < 0 || colon < slash) {
+		return "", true // on another host, or a program's
+	}
+	return url, !part
+}
+
+// mostRemotes limits how many remotes of a configuration are looked at, because each takes the links of a path.
+const mostRemotes = 200
+
+// remote returns the first key of a new configuration with which git finds a remote outside of the roots, and that the
+// old one does not have.
+func (c *Classifier) remote(v View, at, old, now string) string {
+	entries, _ := parseConfig(now)
+	entries = slices.DeleteFunc(entries, func(e entry) bool { return len(e.remotes()) == 0 })
+	if len(entries) == 0 {
+		return ""
+	}
+	had, _ := parseConfig(old)
+	before := make(map[entry]bool, len(had))
+	for _, e := range had {
+		before[e] = true
+	}
+	left := mostRemotes
+	for _, e := range entries {
+		if before[e] {
+			continue
+		}
+		section, _, _ := e.parts()
+		for _, url := range e.remotes() {
+			p, ok := local(url, section == "url")
+			left--
+			if !ok || left < 0 || p != "" && !c.inside(v, absolute(workTree(at), p)) {
+				return e.key
+			}
+		}
+	}
+	return ""
+}
+
+// workTree returns the directory to which relative remotes in a configuration are relative. Those of submodules and
+// linked work trees are not known: the result is above them.
+func workTree(at string) string {
+	dir := path.Dir(at)
+	if i := strings.Index(dir+"/", "/.git/"); i >= 0 {
+		return dir[:i] + "/"
+	}
+	return dir
+}
+
+// inside reports whether a remote at a path is in a root, or would be there.
+func (c *Classifier) inside(v View, p string) bool {
+	in := func(p string) bool {
+		return p != "" && slices.ContainsFunc(c.Roots, func(root string) bool { return paths.Inside(p, root) })
+	}
+	if !in(p) {
+		return false
+	}
+	l := &links{view: v, roots: c.Roots}
+	for _, name := range [...]string{p, p + ".git"} { // as git looks for it
+		end := resolveIn(l, "/", strings.TrimPrefix(name, "/"), func(string) {})
+		if !in(end) || v.Kind(end) == Link || c.namesGitDir(v, end) {
+			return false
+		}
+	}
+	return true
+}
+
+// namesGitDir reports whether a file says where the git directory is.
+func (c *Classifier) namesGitDir(v View, p string) bool {
+	if v.Kind(p) != File {
+		return false
+	}
+	text, ok := v.Read(p) // a larger file is no such file, but may be a bundle
+	return ok && strings.HasPrefix(text, "gitdir:")
+}
+
+// leadRemotes notes where the remotes of a configuration are, and the links on the way.
+func (c *Classifier) leadRemotes(at, text string) {
+	entries, _ := parseConfig(text)
+	left := mostRemotes
+	for _, e := range entries {
+		for _, url := range e.remotes() {
+			p, ok := local(url, false)
+			if left--; left < 0 || !ok || p == "" || !c.inside(c.Old, absolute(workTree(at), p)) {
+				continue
+			}
+			if c.places == nil {
+				c.places = map[string]bool{}
+			}
+			note := func(at string) { c.places[at] = true }
+			for _, name := range [...]string{absolute(workTree(at), p), absolute(workTree(at), p+".git")} {
+				if name != "" {
+					note(name)
+					note(resolveIn(c.oldLinks(), "/", name[1:], note))
+				}
+			}
+		}
+	}
+}
+
+// replaces reports whether a change puts another repository in the place of a remote. What is in it may change.
+func (c *Classifier) replaces(ch Change) bool {
+	if ch.Kind == File {
+		return c.places[ch.Path] && c.namesGitDir(c.New, ch.Path)
+	}
+	for p := range c.places {
+		if paths.Inside(p, ch.Path) {
+			return true
+		}
+	}
+	return false
+}
+
+// harmlessRemote reports whether Mercurial executes nothing because of a remote in the configuration at a path: it
+// executes the hooks of a repository on this host, as git does.
+func (c *Classifier) harmlessRemote(at, url string) bool {
+	if scheme, _, ok := strings.Cut(url, "://"); ok {
+		return scheme == "http" || scheme == "https" || scheme == "ssh"
+	}
+	return !strings.Contains(url, ":") && c.inside(c.New, absolute(path.Dir(path.Dir(at)), url))
+}
