@@ -67,7 +67,7 @@ var mayImport = map[string][]string{
 	"internal/limiter":     {"features", "internal/cgroups", "internal/limits", "internal/seccomp", "internal/sys", "internal/userscope", "mounts"},
 	"netpolicy/cgroup":     {"internal/cgroups", "internal/seccomp", "internal/sys", "features", "netpolicy"},
 	"internal/runslater":   {"internal/gitindex", "internal/paths"},
-	"overlay":              {"change", "internal/escape", "internal/homedir", "internal/pathrule", "internal/paths", "internal/runslater", "internal/gitindex", "internal/sys", "internal/textdiff", "mounts", "overlay/internal/store", "overlay/internal/tree", "overlay/internal/tx"},
+	"overlay":              {"change", "internal/escape", "internal/homedir", "internal/owndir", "internal/pathrule", "internal/paths", "internal/runslater", "internal/gitindex", "internal/sys", "internal/textdiff", "mounts", "overlay/internal/store", "overlay/internal/tree", "overlay/internal/tx"},
 	"internal/links":       {"internal/escape", "internal/paths", "internal/sys", "overlay"},
 	"internal/confine":     {"mounts"},
 	"internal/plan":        {"internal/confine", "internal/escape", "internal/pathrule", "internal/paths", "mounts"},

@@ -101,7 +101,11 @@ func TestOrdinaryWork(t *testing.T) {
 			continue
 		}
 		p := latePlace(t, dir, w.Setup)
-		r := nsrun.NewRunner(nsrun.Config{Project: p, After: nsrun.Commit})
+		c := nsrun.Config{Project: p, After: nsrun.Commit}
+		if w.Beside != "" {
+			c.Rules = []nsrun.Rule{{Mode: nsrun.ReadOnly, Pattern: filepath.Join(p, w.Beside)}}
+		}
+		r := nsrun.NewRunner(c)
 		res, err := r.Run(t.Context(), nsrun.Request{Command: latercases.Script(w.Do)})
 		if err != nil || res.ExitCode != 0 || len(res.Held) != 0 || len(res.Changes) > 0 && res.State != overlay.Committed {
 			t.Errorf("%s: %v, %v\n%s%s", w.Name, res.State, err, res, res.Report())

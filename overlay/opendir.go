@@ -5,7 +5,6 @@ package overlay
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/nsrun/nsrun/internal/homedir"
@@ -17,15 +16,12 @@ import (
 // $XDG_STATE_HOME/nsrun/sessions, or ~/.local/state/nsrun/sessions (XDG Base Directory
 // Specification). If $HOME is not set, ~ is the home directory in /etc/passwd.
 func DefaultDir() (string, error) {
-	base := os.Getenv("XDG_STATE_HOME")
-	if !filepath.IsAbs(base) { // the specification says to ignore others
-		home, err := homedir.Find()
-		if err != nil {
-			return "", &Error{Op: opFindState, Err: err}
-		}
-		base = filepath.Join(home, ".local", "state")
+	home, err := homedir.Find()
+	dir := homedir.State(home)
+	if dir == "" {
+		return "", &Error{Op: opFindState, Err: err}
 	}
-	return filepath.Join(base, "nsrun", "sessions"), nil
+	return filepath.Join(dir, "sessions"), nil
 }
 
 // openStateDir opens the directory of the sessions, see owndir.Open, and returns its path without symbolic links. With

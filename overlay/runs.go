@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/homedir"
+	"github.com/nsrun/nsrun/internal/owndir"
 	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/runslater"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
@@ -51,6 +53,9 @@ func newRunsFinder(s *Session, again bool) *runsFinder {
 		f.c.Roots = append(f.c.Roots, r.Path)
 	}
 	f.c.Old, f.c.New = &runsView{f: f}, &runsView{f: f, now: true}
+	home, _ := homedir.Find()
+	own := []string{filepath.Dir(s.path), homedir.State(home), homedir.Data(home), homedir.Cache(home)}
+	f.c.Outside = func(path string) (string, bool) { return owndir.Within(path, own) }
 	return f
 }
 

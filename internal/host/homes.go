@@ -77,19 +77,7 @@ func OtherHome(home string) (at string, perm os.FileMode) {
 func PrivatePlaces() (varTmp, run bool) { return IsDir("/var/tmp"), IsDir("/run") }
 
 // DataDir is where nsrun keeps data, empty if there is no place for it.
-func DataDir(home string) string { return ownDir("XDG_DATA_HOME", home, ".local/share") }
+func DataDir(home string) string { return homedir.Data(home) }
 
 // CacheDir is where nsrun keeps copies.
-func CacheDir(home string) string { return ownDir("XDG_CACHE_HOME", home, ".cache") }
-
-// ownDir is nsrun's directory in a base directory (XDG Base Directory Specification).
-func ownDir(variable, home, otherwise string) string {
-	base := os.Getenv(variable)
-	if !filepath.IsAbs(base) { // the specification says to ignore others
-		if home == "" {
-			return ""
-		}
-		base = filepath.Join(home, otherwise)
-	}
-	return filepath.Join(base, "nsrun")
-}
+func CacheDir(home string) string { return homedir.Cache(home) }

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/escape"
+	"github.com/nsrun/nsrun/internal/homedir"
+	"github.com/nsrun/nsrun/internal/owndir"
 	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/runslater"
 	"github.com/nsrun/nsrun/internal/sys"
@@ -111,7 +113,7 @@ func (l *Later) Notice() string {
 	for _, path := range slices.Concat(l.dirs, l.files, l.paths) {
 		v.roots = append(v.roots, hostRoot{path, []string{path}})
 	}
-	c := runslater.Classifier{Roots: slices.Clone(l.dirs), Old: &l.old, New: v}
+	c := runslater.Classifier{Roots: slices.Clone(l.dirs), Old: &l.old, New: v, Outside: outside}
 	for _, path := range slices.Concat(l.files, l.paths) {
 		c.Roots = append(c.Roots, filepath.Dir(path))
 	}
@@ -361,6 +363,12 @@ func (v *hostView) all(path string, yield func(in *os.File, e os.DirEntry)) {
 	_ = entries(f, func(e os.DirEntry) { yield(f, e) })
 }
 
+// outside is for runslater.Classifier: commands write to sessions and playgrounds.
+func outside(path string) (real string, written bool) {
+	home := Home()
+	return owndir.Within(path, []string{homedir.State(home), homedir.Data(home), homedir.Cache(home)})
+}
+
 // A Place is a directory in which what is written in a folder appears.
 type Place struct{ Dir, Folder string }
 
@@ -373,6 +381,7 @@ type Live struct {
 // NewLive is for what is written in places.
 func NewLive(places []Place) *Live {
 	l := &Live{}
+	l.c.Outside = outside
 	old := &hostView{}
 	l.c.Old, l.c.New = old, &l.v
 	for _, p := range places {

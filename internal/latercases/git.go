@@ -93,12 +93,13 @@ var gitCases = []Case{
 	{Name: "index before its repository", Setup: "repo; stage a xx/marker; rename 'xx/marker' '../marker'; rm .git/HEAD", Plant: "put .git/HEAD 'ref: refs/heads/main'", Trigger: "git checkout -q -- . || true", Held: []string{".git/HEAD"}},
 	{Name: "list of git rerere", Setup: "repo; put ../secret x", Plant: "id=1111111111111111111111111111111111111111; put .git/rr-cache/$id/preimage x; printf '%s\\t../secret\\0' $id >.git/MERGE_RR",
 		Trigger: `git commit -q --allow-empty -m x; ! grep -qsx x .git/rr-cache/*/postimage || : >"$M"`, Held: []string{".git/MERGE_RR"}},
-	{Name: "remote outside", Setup: outer, Plant: "git config remote.o.url ../evil.git", Trigger: "git push -q o HEAD:refs/heads/y", Held: []string{".git/config"}},
-	{Name: "remote of a branch outside", Setup: outer, Plant: "git config branch.main.remote $PWD/../evil.git", Trigger: "git push -q || git -c push.default=current push -q", Held: []string{".git/config"}},
-	{Name: "parts of a remote outside", Setup: outer, Plant: "git config url.fi.insteadOf ssh+; git config remote.o.url ssh+le://${PWD%/*}/evil.git", Trigger: "git push -q o HEAD:refs/heads/y", Held: []string{".git/config"}},
-	{Name: "old spelling of a remote", Setup: outer, Plant: `printf 'URL: ../evil.git\nPush: HEAD:refs/heads/y\n' >remote; mkdir -p .git/remotes; mv remote .git/remotes/o`, Trigger: "git push -q o", Held: []string{".git/remotes/o"}},
-	{Name: "link in the place of a remote", Setup: outer + "; git config remote.o.url ./lib", Plant: "ln -s ../evil.git lib", Trigger: "git push -q o HEAD:refs/heads/y", Held: []string{"lib"}},
-	{Name: "file in the place of a remote", Setup: outer + "; git config remote.o.url ./lib", Plant: "put lib 'gitdir: ../evil.git'", Trigger: "git push -q o HEAD:refs/heads/y", Held: []string{"lib"}},
+	{Name: "remote outside", Setup: outer, Plant: "git config remote.o.url " + data + "/evil.git", Trigger: "git push -q o HEAD:refs/heads/y", Held: []string{".git/config"}},
+	{Name: "remote of a branch outside", Setup: outer, Plant: "git config branch.main.remote $PWD/" + data + "/evil.git", Trigger: "git push -q || git -c push.default=current push -q", Held: []string{".git/config"}},
+	{Name: "parts of a remote outside", Setup: outer, Plant: "git config url.fi.insteadOf ssh+; git config remote.o.url ssh+le://$PWD/" + data + "/evil.git", Trigger: "git push -q o HEAD:refs/heads/y", Held: []string{".git/config"}},
+	{Name: "old spelling of a remote", Setup: outer, Plant: `printf 'URL: ` + data + `/evil.git\nPush: HEAD:refs/heads/y\n' >remote; mkdir -p .git/remotes; mv remote .git/remotes/o`, Trigger: "git push -q o", Held: []string{".git/remotes/o"}},
+	{Name: "remote beyond a link", Setup: outer + "; mkdir -p " + data + "/x; ln -s " + data + "/x l", Plant: "git config remote.o.url l/../evil.git", Trigger: "git push -q o HEAD:refs/heads/y", Held: []string{".git/config"}},
+	{Name: "link in the place of a remote", Setup: outer + "; git config remote.o.url ./lib", Plant: "ln -s " + data + "/evil.git lib", Trigger: "git push -q o HEAD:refs/heads/y", Held: []string{"lib"}},
+	{Name: "file in the place of a remote", Setup: outer + "; git config remote.o.url ./lib", Plant: "put lib 'gitdir: " + data + "/evil.git'", Trigger: "git push -q o HEAD:refs/heads/y", Held: []string{"lib"}},
 	{Name: "core.worktree", Setup: "repo", Plant: "git config core.worktree /", Trigger: ""},
 	{Name: "commondir without a HEAD", Plant: fsm + "fsm foo/x/config; put foo/x/objects/k k; put foo/x/refs/k k; put foo/x/worktrees/gd/HEAD 'ref: refs/heads/main'; put foo/x/worktrees/gd/commondir ../..; put foo/.git 'gitdir: x/worktrees/gd'", Trigger: "cd foo; git status || true"},
 	{Name: "commondir elsewhere", Plant: fsm + "fsm c/com/config; put c/com/objects/k k; put c/com/refs/k k; put c/gd/commondir ../com; put c/gd/HEAD 'ref: refs/heads/main'; put c/.git 'gitdir: gd'", Trigger: "cd c; git status || true", Held: []string{"c/com/config", "c/gd/commondir", "c/.git"}},
@@ -120,8 +121,11 @@ var gitCases = []Case{
 	{Name: "hooks of a nested repository", Setup: "repo app; git -C app config core.hooksPath ../hk; put hk/x x", Plant: "evil hk/pre-commit", Trigger: "cd app; git commit -q --allow-empty -m x", Held: []string{"hk/pre-commit"}},
 }
 
-// outer makes a repository with a hook beside the project, as a command can in its playground.
-const outer = "repo; git init -q --bare ../evil.git; evil ../evil.git/hooks/pre-receive"
+// data is nsrun's directory with the playgrounds, and outer makes a repository with a hook there, as a command can.
+const (
+	data  = "../../home/.local/share/nsrun"
+	outer = "repo; rm -rf " + data + "/evil.git; git init -q --bare " + data + "/evil.git; evil " + data + "/evil.git/hooks/pre-receive"
+)
 
 // conflict leaves a repository in a merge that conflicts.
 const conflict = "repo; git checkout -q -b y; echo 2 >a; git commit -q -a -m y; git checkout -q main; echo 3 >a; git commit -q -a -m m; git merge -q y || true"

@@ -34,6 +34,7 @@ type Workflow struct {
 	Name, Setup, Do string
 	Check           string // that it is done, in the project
 	Needs           string
+	Beside          string // what it reads outside of the project, relative to it
 }
 
 // prelude is what scripts begin with: evil FILE makes a program that makes the marker, put

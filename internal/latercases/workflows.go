@@ -3,6 +3,9 @@ package latercases
 var Workflows = []Workflow{
 	{Name: "git commit", Setup: "repo", Do: "echo 2 >a; echo 3 >b; git add b; git commit -q -a -m 2", Check: "git fsck && git diff --quiet HEAD && git log -1 --format=%s | grep -qx 2"},
 	{Name: "git clone", Setup: "repo lib", Do: "git clone -q --no-hardlinks ./lib copy; git clone -q --no-hardlinks --bare ./lib bare.git; git clone -q --no-hardlinks --mirror ./lib mirror.git", Check: "git -C copy fsck && git -C copy remote get-url origin && git -C bare.git fsck"},
+	{Name: "git clone of a repository elsewhere", Setup: "repo; git init -q --bare ../up.git; git push -q ../up.git HEAD:refs/heads/main",
+		Do:    "git clone -q ../up.git copy; git clone -q $PWD/../up.git more; git remote add o $PWD/../up.git; git remote add none ../none.git; git submodule --quiet add $PWD/../up.git s; git commit -q -m s",
+		Check: "git -C copy fetch -q && git -C more push -q origin HEAD:refs/heads/y && git fetch -q o && git -C s fetch -q", Beside: "../up.git"},
 	{Name: "git init", Do: "git init -q; git init -q n; git init -q --bare b.git", Check: "git status && git -C n status && git -C b.git rev-parse"},
 	{Name: "git checkout", Setup: "repo", Do: "git checkout -q -b y; echo 2 >a; git commit -q -a -m y; git checkout -q main; git switch -q y", Check: "git branch --show-current | grep -qx y"},
 	{Name: "git merge", Setup: "repo; git checkout -q -b y; echo 2 >b; git add b; git commit -q -m y; git checkout -q main; echo 3 >a; git commit -q -a -m m", Do: "git merge -q -m merged y", Check: "test -e b && git fsck"},

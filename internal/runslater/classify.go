@@ -28,6 +28,10 @@ type Classifier struct {
 	Roots    []string // absolute
 	Old, New View
 
+	// Outside returns where a path outside of the roots leads on this host, and whether a command can have written
+	// there. Nil: it can have written everywhere.
+	Outside func(path string) (real string, written bool)
+
 	watched map[string]watched // by path
 	linked  bool               // watched has the roots' own links
 	places  map[string]bool    // where remotes of git are, see replaces

@@ -9,9 +9,9 @@ import (
 )
 
 // A remote of git can be a directory of this host: git push executes the hooks of the repository there. In a root,
-// these are held back. But a command can write elsewhere, too, where nothing is: to its playground, to the layer of the
-// home directory, and to the session itself, which keeps what a commit holds back. So a remote must not lead out of the
-// roots, through a link or a file that names another git directory neither.
+// these are held back. But a command can write to other places of this host, too: to its playground, and to the session
+// itself, which keeps what a commit holds back. So a remote must not lead there, through a link or a file that names
+// another git directory neither. Elsewhere a repository is the user's own, as that which git clone was told to copy.
 
 const reasonRemote = "git finds a remote through it"
 
@@ -47,8 +47,8 @@ func local(url string, part bool) (p string, ok bool) {
 // mostRemotes limits how many remotes of a configuration are looked at, because each takes the links of a path.
 const mostRemotes = 200
 
-// remote returns the first key of a new configuration with which git finds a remote outside of the roots, and that the
-// old one does not have.
+// remote returns the first key of a new configuration with which git finds a remote where commands can write, outside
+// of the roots, and that the old one does not have.
 func (c *Classifier) remote(v View, at, old, now string) string {
 	entries, _ := parseConfig(now)
 	entries = slices.DeleteFunc(entries, func(e entry) bool { return len(e.remotes()) == 0 })
@@ -69,7 +69,7 @@ func (c *Classifier) remote(v View, at, old, now string) string {
 		for _, url := range e.remotes() {
 			p, ok := local(url, section == "url")
 			left--
-			if !ok || left < 0 || p != "" && !c.inside(v, absolute(workTree(at), p)) {
+			if !ok || left < 0 || p != "" && !c.harmless(v, workTree(at), p) {
 				return e.key
 			}
 		}
@@ -77,30 +77,81 @@ func (c *Classifier) remote(v View, at, old, now string) string {
 	return ""
 }
 
-// workTree returns the directory to which relative remotes in a configuration are relative. Those of submodules and
-// linked work trees are not known: the result is above them.
+// workTree returns the directory to which relative remotes in a configuration are relative. Empty: unknown, as for
+// those of submodules and linked work trees.
 func workTree(at string) string {
 	dir := path.Dir(at)
-	if i := strings.Index(dir+"/", "/.git/"); i >= 0 {
-		return dir[:i] + "/"
+	if path.Base(dir) == ".git" {
+		return path.Dir(dir)
+	}
+	if strings.Contains(dir, "/.git/") {
+		return ""
 	}
 	return dir
 }
 
-// inside reports whether a remote at a path is in a root, or would be there.
-func (c *Classifier) inside(v View, p string) bool {
-	in := func(p string) bool {
-		return p != "" && slices.ContainsFunc(c.Roots, func(root string) bool { return paths.Inside(p, root) })
-	}
-	if !in(p) {
+// harmless reports whether nothing of a command runs later because of a remote with a name, which can be relative to
+// dir: it is in a root, or would be there, or is where no command can write.
+func (c *Classifier) harmless(v View, dir, name string) bool {
+	p := absolute(dir, name)
+	if p == "" || dir == "" && !path.IsAbs(name) || !c.plainUp(v, dir, name) {
 		return false
 	}
 	l := &links{view: v, roots: c.Roots}
-	for _, name := range [...]string{p, p + ".git"} { // as git looks for it
-		end := resolveIn(l, "/", strings.TrimPrefix(name, "/"), func(string) {})
-		if !in(end) || v.Kind(end) == Link || c.namesGitDir(v, end) {
+	for _, p := range [...]string{p, p + ".git"} { // as git looks for it
+		end := p
+		if c.inRoot(p) {
+			end = resolveIn(l, "/", p[1:], func(string) {})
+		}
+		if !c.inRoot(end) { // it can lead back
+			var written bool
+			if end, written = c.outside(end); written {
+				return false
+			}
+		}
+		if c.inRoot(end) && (v.Kind(end) == Link || c.namesGitDir(v, end)) {
 			return false
 		}
+	}
+	return true
+}
+
+func (c *Classifier) inRoot(p string) bool {
+	return p != "" && slices.ContainsFunc(c.Roots, func(root string) bool { return paths.Inside(p, root) })
+}
+
+func (c *Classifier) outside(p string) (real string, written bool) {
+	if c.Outside == nil {
+		return p, true
+	}
+	return c.Outside(p)
+}
+
+// plainUp reports whether each ".." in a name leads to the directory above, as [path.Clean] takes it: what is before it
+// is no link.
+func (c *Classifier) plainUp(v View, dir, name string) bool {
+	at := dir
+	if path.IsAbs(name) {
+		at = "/"
+	}
+	named := false // an element of the name is before
+	for e := range strings.SplitSeq(name, "/") {
+		switch {
+		case e == "" || e == ".":
+			continue
+		case e != "..":
+			named = true
+		case !named:
+		case c.inRoot(at):
+			if v.Kind(at) != Directory && !slices.Contains(c.Roots, at) {
+				return false
+			}
+		default:
+			if real, written := c.outside(at); written || real != at {
+				return false
+			}
+		}
+		at = path.Join(at, e)
 	}
 	return true
 }
@@ -121,7 +172,7 @@ func (c *Classifier) leadRemotes(at, text string) {
 	for _, e := range entries {
 		for _, url := range e.remotes() {
 			p, ok := local(url, false)
-			if left--; left < 0 || !ok || p == "" || !c.inside(c.Old, absolute(workTree(at), p)) {
+			if left--; left < 0 || !ok || p == "" || !c.inRoot(absolute(workTree(at), p)) || !c.harmless(c.Old, workTree(at), p) {
 				continue
 			}
 			if c.places == nil {
@@ -157,5 +208,5 @@ func (c *Classifier) harmlessRemote(at, url string) bool {
 	if scheme, _, ok := strings.Cut(url, "://"); ok {
 		return scheme == "http" || scheme == "https" || scheme == "ssh"
 	}
-	return !strings.Contains(url, ":") && c.inside(c.New, absolute(path.Dir(path.Dir(at)), url))
+	return !strings.Contains(url, ":") && c.harmless(c.New, path.Dir(path.Dir(at)), url)
 }

@@ -5,15 +5,26 @@ package runslater
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/nsrun/nsrun/internal/paths"
 )
+
+// outsideQ is a host where commands write to /q, to which /u/l leads, too.
+func outsideQ(p string) (real string, written bool) {
+	if rest, ok := strings.CutPrefix(p+"/", "/u/l/"); ok {
+		p = path.Join("/q", rest)
+	}
+	return p, paths.Inside(p, "/q")
+}
 
 // TestRemotes: git push executes the hooks of a repository on this host, so a remote must not be one outside of the
 // roots, where a command may have made one.
 func TestRemotes(t *testing.T) {
-	old := at(repository, "l: =>/q", "in: =>lib.git", "lib.git/HEAD: ref: refs/heads/main", "f: gitdir: /q/evil.git", "f2: x", "g.git: =>/q")
+	old := at(repository, "l: =>/q", "in: =>lib.git", "lib.git/HEAD: ref: refs/heads/main", "f: gitdir: /q/evil.git", "f2: x", "g.git: =>/q", "u: =>/u/l", "d/x: x")
 	for text, held := range map[string]bool{
 		"[remote \"o\"]\nurl = /q/evil.git":          true,
 		"[remote \"o\"]\nurl = ../q":                 true,
@@ -34,6 +45,18 @@ func TestRemotes(t *testing.T) {
 		"[url \"file://\"]\ninsteadOf = x:":          true,
 		"[svn-remote \"s\"]\nurl = file:///q":        true,
 		"[submodule \"s\"]\nurl = /q":                true,
+		"[remote \"o\"]\nurl = l/../evil.git":        true,
+		"[remote \"o\"]\nurl = in/../x":              true,
+		"[remote \"o\"]\nurl = /u/l/evil.git":        true,
+		"[remote \"o\"]\nurl = /u/l/../x":            true,
+		"[remote \"o\"]\nurl = u/evil.git":           true,
+		"[remote \"o\"]\nurl = u/../evil.git":        true,
+		"[remote \"o\"]\nurl = /u/evil.git":          false,
+		"[remote \"o\"]\nurl = /p/../u/evil.git":     false,
+		"[remote \"o\"]\nurl = /u/x/../evil.git":     false,
+		"[remote \"o\"]\nurl = ../evil.git":          false,
+		"[remote \"o\"]\nurl = d/../lib":             false,
+		"[branch \"main\"]\nremote = ../u":           false,
 		"[remote \"o\"]\nurl = https://x/y.git":      false,
 		"[remote \"o\"]\nurl = git@x:y.git":          false,
 		"[remote \"o\"]\nurl = ssh://git@x:22/y.git": false,
@@ -46,7 +69,7 @@ func TestRemotes(t *testing.T) {
 		"[branch \"main\"]\nremote = origin":         false,
 		"[url \"git@x:\"]\ninsteadOf = https://x/":   false,
 		"[url \"https://\"]\ninsteadOf = git://":     false,
-		"[submodule \"s\"]\nurl = ../lib.git/../lib": true, // git makes it absolute
+		"[submodule \"s\"]\nurl = ../lib.git/../lib": false,
 	} {
 		now := maps.Clone(old)
 		now["/p/.git/config"] = plainConfig + text
