@@ -153,7 +153,7 @@ func (r *runner) learn(dir sys.FD, out string) int {
 		return console.Fail(fmt.Errorf("learn: %w", err))
 	}
 	if out != "" && filepath.Base(out) == configfile.ProjectName && !r.o.quiet {
-		console.Say("it can only make the policy stricter until you trust it (try: nsrun trust %s)", escape.Quote(out))
+		console.Say("it can only make the policy stricter until you trust it (try: nsrun trust %s)", escape.Command([]string{out}))
 	}
 	return 0
 }

@@ -144,7 +144,7 @@ func cmdRestore(args []string) int {
 	}
 	if done.Done && !o.quiet {
 		if o.date+o.from == "" && slices.ContainsFunc(versions, func(newer project.Version) bool { return newer.Time.After(v.Time) }) {
-			console.Say("there are newer versions of %s (try: nsrun restore --list %s)", escape.Quote(path), escape.Quote(path))
+			console.Say("there are newer versions of %s (try: nsrun restore --list %s)", escape.Quote(path), escape.Command([]string{path}))
 		}
 		text := fmt.Sprintf("restored %s as it was %s", escape.Quote(done.Path), versionTime(v))
 		if done.Saved != "" {

@@ -178,7 +178,7 @@ func Load(home string, q Query) (p *config.Policy, notes []string, err error) {
 			if file.Trust == Changed {
 				why = "the file changed since it was trusted"
 			}
-			notes = append(notes, left.Error()+": "+why+" (try: nsrun trust "+escape.Quote(file.Path)+")")
+			notes = append(notes, left.Error()+": "+why+" (try: nsrun trust "+escape.Command([]string{file.Path})+")")
 			break // one line for each file
 		}
 	}

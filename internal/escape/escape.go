@@ -85,19 +85,27 @@ func quote(s string) string {
 	return b.String()
 }
 
-// Command is a command as one could type it.
+// Command is a command as one could type it: a shell does nothing with the words. Those that are not printable are in
+// the form $'…' of bash, zsh and others, in which only the backslash means anything.
 func Command(args []string) string {
 	words := make([]string, len(args))
 	for i, a := range args {
 		switch {
-		case a == "" || strings.ContainsAny(a, " \t\"'`$&|;<>()*?[]#~!{}\\") && plain(a):
+		case a == "" || strings.ContainsAny(a, " \t\"'`$&|;<>()*?[]#~!{}\\") && strings.IndexFunc(a, odd) < 0:
 			words[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		case strings.IndexFunc(a, odd) >= 0:
+			text := quote(a)
+			text = text[1 : len(text)-1]
+			words[i] = "$'" + strings.ReplaceAll(text, "'", `\'`) + "'"
 		default:
-			words[i] = Quote(a)
+			words[i] = a
 		}
 	}
 	return strings.Join(words, " ")
 }
+
+// odd is for what cannot be seen in a word.
+func odd(r rune) bool { return unprintable(r) || selector(r) }
 
 // Failure is the text of an error: the step that failed, what with if there is something, and why.
 func Failure(op, path, why string) string {

@@ -441,7 +441,7 @@ func (d *direct) named(file string, l runslater.Lead, from string, own bool) (st
 	}
 	to, err := d.target(l.Key+" of "+file, text)
 	if err != nil && l.Kind == runslater.LeadHooks && !Exists(text) {
-		err = &helpful{err, "mkdir -p " + escape.Quote(filepath.Clean(text))}
+		err = &helpful{err, "mkdir -p " + escape.Command([]string{filepath.Clean(text)})}
 	}
 	if err != nil || to == "" || !d.holds(to) {
 		return to, err

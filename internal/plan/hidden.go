@@ -51,7 +51,7 @@ func (b *building) staysHidden() error {
 			continue
 		}
 		s := secret.Way[i]
-		return &Error{"hide", secret.Name, fmt.Errorf("%s is a symbolic link in a directory that commands write to (try: --block %s)", escape.Quote(s.Link), escape.Quote(s.To))}
+		return &Error{"hide", secret.Name, fmt.Errorf("%s is a symbolic link in a directory that commands write to (try: --block %s)", escape.Quote(s.Link), escape.Command([]string{s.To}))}
 	}
 	return nil
 }

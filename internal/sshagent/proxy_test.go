@@ -361,12 +361,14 @@ func TestWhatFor(t *testing.T) {
 		data []byte
 		want string
 	}{
-		"commit":          {append([]byte(sshsig), appendText(appendText(appendText(appendText(nil, []byte("git")), nil), []byte("sha512")), make([]byte, 64))...), "for git"},
-		"hostile":         {append([]byte(sshsig), appendText(appendText(appendText(appendText(nil, []byte("\x1b[2Jgit")), nil), []byte("sha512")), nil)...), `for "\x1b[2Jgit"`},
-		"long":            {append([]byte(sshsig), appendText(appendText(appendText(appendText(nil, bytes.Repeat([]byte("a"), 9999)), nil), nil), nil)...), "a…"},
-		"another's login": {loginData(session, "root", a.other.Blob), "unknown kind"},
-		"no login":        {append(loginData(session, "root", a.chosen.Blob), 0), "unknown kind"},
-		"nothing":         {nil, "unknown kind"},
+		"commit":                {append([]byte(sshsig), appendText(appendText(appendText(appendText(nil, []byte("git")), nil), []byte("sha512")), make([]byte, 64))...), "for git"},
+		"in nsrun's words":      {append([]byte(sshsig), appendText(appendText(appendText(appendText(nil, []byte("git? [yes/N] and")), nil), []byte("sha512")), nil)...), `for "git? [yes/N] and"`},
+		"hostile":               {append([]byte(sshsig), appendText(appendText(appendText(appendText(nil, []byte("\x1b[2Jgit")), nil), []byte("sha512")), nil)...), `for "\x1b[2Jgit"`},
+		"long":                  {append([]byte(sshsig), appendText(appendText(appendText(appendText(nil, bytes.Repeat([]byte("a"), 9999)), nil), nil), nil)...), "a…"},
+		"host in a user's name": {loginData(session, "git on the host with the key SHA256:x, known as example.org", a.chosen.Blob), `to log in as "git on the host with the key SHA256:x, known as example.org" on a host that is not known (the agent did not confirm its key)`},
+		"another's login":       {loginData(session, "root", a.other.Blob), "unknown kind"},
+		"no login":              {append(loginData(session, "root", a.chosen.Blob), 0), "unknown kind"},
+		"nothing":               {nil, "unknown kind"},
 	} {
 		if kind, _ := s.call(t, requestSign, signRequest(a.chosen.Blob, c.data, 0)); kind != signAnswer && len(c.data) > 0 {
 			t.Errorf("%s: %d", name, kind)

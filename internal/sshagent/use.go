@@ -3,6 +3,7 @@ package sshagent
 import (
 	"bytes"
 	"encoding/binary"
+	"strconv"
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/escape"
@@ -35,7 +36,7 @@ const (
 func (u *Use) String(names func(host []byte) []string) string {
 	switch u.Kind {
 	case Login:
-		text := "to log in as " + escape.Quote(short(u.User))
+		text := "to log in as " + word(u.User)
 		if u.Host == nil {
 			return text + " on a host that is not known (the agent did not confirm its key)"
 		}
@@ -50,9 +51,19 @@ func (u *Use) String(names func(host []byte) []string) string {
 		}
 		return text
 	case Signature:
-		return "to sign a file, a commit or the like, for " + escape.Quote(short(u.Namespace))
+		return "to sign a file, a commit or the like, for " + word(u.Namespace)
 	}
 	return "to sign data of an unknown kind"
+}
+
+// word is what the client chose, such that nobody can take any of it for nsrun's words.
+func word(s string) string {
+	s = short(s)
+	text := escape.Quote(s)
+	if text == s && strings.Trim(strings.ToLower(s), "abcdefghijklmnopqrstuvwxyz0123456789._@+-…") != "" {
+		text = strconv.Quote(s)
+	}
+	return text
 }
 
 // sshsig begins the data for a Signature.
