@@ -179,4 +179,6 @@ user.bazelrc .aspect/cli/config.yaml .buckconfig.d/x .pants.bootstrap .plzconfig
 .config/yazi/init.lua .config/msmtp/config .task/hooks/on-add .config/Cursor/User/settings.json
 .ctags ctags.d/x.ctags .gutctags .phpbrewrc pkgx.yaml replit.nix .eca/config.json .bolt/prompt .cursor-plugin/plugin.json .codex-plugin/plugin.json .specify/scripts/x.sh .taskmaster/config.json
 .rultor.yml garnix.yaml .crow.yaml .cnb.yml .yamato/x.yml .ci-operator.yaml .depot/workflows/x.yml .workflow/x.yml .pipelines/x.yml common/git-hooks/pre-commit .wtp.yml
-jupyter_server_config.py jupyter_notebook_config.json .murex_profile .config/oils/oshrc .ptpython/config.py .chef/knife.rb .duckdbrc .usqlrc`
+jupyter_server_config.py jupyter_notebook_config.json .murex_profile .config/oils/oshrc .ptpython/config.py .chef/knife.rb .duckdbrc .usqlrc
+lsp.json .github/lsp.json .github/copilot/settings.json .github/extensions/x/extension.mjs .commandcode/x .kode/settings.json .superset/config.json .workmux.yaml .gtrconfig .ropeproject/config.py
+.pyre_configuration .calva/config.edn .bloop/x.json Steepfile .jrubyrc .hooks/pre-commit nano-staged.mjs cz.yaml .tmux-sessionizer .vimrc_local.vim .cursor-server/x .mavenrc .config/neofetch/config.conf`

@@ -106,7 +106,7 @@ var classes = []class{
 	{reason: "settings of a version control", scope: own, patterns: `.hgrc .hg/hgrc-not-shared .hg/sharedpath .sl/config .sl/hgrc .sl/hgrc-not-shared .sl/sharedpath .jjconfig.toml .jj/repo .jj/repo/config.toml .jj/repo/workspace-config.toml .config/jj/** .p4config .bzr/branch/branch.conf _darcs/prefs/defaults _darcs/prefs/prefs cvs/root .gitreview .arcconfig .fossil-settings/**
 		.lazygit.yml .git/lazygit.yml .pijul/config .repo/** .gclient .gclient_entries .west/config`},
 
-	{reason: "npm runs it", scope: own, patterns: `.npmrc .pnpmrc`, lines: []string{
+	{reason: "npm runs it", scope: own, patterns: `.npmrc .pnpmrc .config/pnpm/rc`, lines: []string{
 		"script-shell", "shell", "node-options", "git", "editor", "viewer", "init-module", "onload-script", "globalconfig", "userconfig", "prefix", "pnpmfile", "node-gyp", "python", "tokenhelper", "npm-path", "use-node-version", "node-path", "browser", "package", "call"}},
 	{reason: "yarn runs it", scope: own, patterns: `.yarnrc .yarnrc.yml`, lines: []string{"*yarnpath", "*yarn-path", "*plugins", "*path:", "*script-shell", "*nodeoptions", "*injectenvironmentfiles"}},
 	{reason: "yarn runs it", scope: own, patterns: `.yarn/releases/** .yarn/plugins/**`},
@@ -162,6 +162,18 @@ var classes = []class{
 		.local/share/jupyter/** .mozilla/native-messaging-hosts/** .config/gh/** .config/nix/** .config/containers/** .config/helm/** .config/k9s/** .config/qutebrowser/**
 		.cargo/env .nvm/** .pyenv/** .rbenv/** .asdf/** .sdkman/** .rvm/** .volta/** .bun/bin/** .deno/bin/** .krew/** .terraform.d/** .kube/kuberc .aws/cli/alias
 		.fzf.bash .fzf.zsh .zimrc .zpreztorc .antigenrc .zsh_plugins.zsh .urxvt/** .mailrc .mailfilter .qmail .lftprc .offlineimaprc .rhosts .shosts .k5login .tigrc`},
+
+	{reason: "agent settings", scope: own, patterns: `
+		lsp.json .github/lsp.json .github/copilot/** .github/extensions/** .github/plugin/** .commandcode/** .cortex/** .kode/** .mcpjam/** .mux/** .neovate/** .pochi/** .adal/** .bob/**
+		.hermes/** .void/** .pearai/** .superset/** .emdash.json .workmux.yaml .workmux.yml .config/wt.toml .gtrconfig uzi.yaml codex.md`},
+	{reason: "language server settings", scope: own, patterns: `.ropeproject/config.py .pyre_configuration .pyre_configuration.local .calva/** .bloop/** steepfile .jrubyrc`},
+	{reason: "run by git hooks", scope: own, patterns: `.hooks/** .nano-staged.* nano-staged.* .nanostagedrc cz.toml cz.yaml .cz.yaml cz.json .cz.json .mookme.json`},
+	{reason: "tmux or screen settings", scope: own, patterns: `.tmux-sessionizer .twm.yaml`},
+	{reason: "vim settings", scope: own, patterns: `_vimrc_local.vim .vimrc_local.vim .vimrc_local/** .vimrc.local .nvimrc.lua`},
+	{reason: "program of the home directory", scope: own, patterns: `
+		.vscode-insiders/** .vscode-server-insiders/** .vscode-remote/** .cursor-server/** .windsurf-server/** .antigravity-server/** .trae-server/** .positron-server/** .zed_server/** .local/share/code-server/**
+		.mavenrc .antrc .ant/** .groovy/** .ammonite/** .r/makevars .config/octave/** .config/chezmoi/** .config/yadm/** .config/neofetch/** .config/fastfetch/** .config/shell/** .config/mimeapps.list
+		.local/share/flatpak/** .local/share/plasma/** .local/share/kwin/** .local/share/cinnamon/** .xscreensaver .icewm/** .jwmrc .pekwm/** .stumpwmrc .stumpwm.d/** .ratpoisonrc .twmrc`},
 
 	{reason: "debugger startup file", scope: own, patterns: `.gdbinit .gdbearlyinit .config/gdb/** .lldbinit .lldbinit-* .cgdb/** .valgrindrc .pdbrc .pdbrc.py .perldb .radare2rc .rizinrc .rdbgrc .byebugrc`},
 	{reason: "interpreter startup file", scope: own, patterns: `
