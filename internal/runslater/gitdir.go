@@ -14,6 +14,7 @@ const (
 	reasonConfig = "git configuration: "
 	reasonGitDir = "makes its directory a git directory"
 	reasonElse   = "leads git elsewhere"
+	reasonTop    = "makes CI settings of files that are there"
 	reasonTodo   = "executed when git goes on"
 	reasonIndex  = "git index that leads elsewhere"
 	reasonCopies = "git copies the files that it names"
@@ -239,7 +240,9 @@ func (c *Classifier) becomesAt(dir, name string) string {
 		if c.made == nil {
 			c.made = map[string]string{}
 		}
-		reason = c.makes(dir, name)
+		if reason = c.makes(dir, name); reason == "" && fold(path.Base(dir)) == ".git" {
+			reason = c.makesTop(path.Dir(dir))
+		}
 		c.made[at] = reason
 	}
 	return reason
@@ -328,7 +331,7 @@ func (c *Classifier) gitFile(ch Change) string {
 	// A target in git's own directories for these is as safe as they are.
 	for _, sub := range [...]string{"/worktrees/", "/modules/"} {
 		if i := strings.Index(dir, sub); i > 0 && (path.Base(dir[:i]) == ".git" || c.isGit(dir[:i]).old) {
-			return ""
+			return c.makesTop(path.Dir(ch.Path))
 		}
 	}
 	common := dir
@@ -338,7 +341,26 @@ func (c *Classifier) gitFile(ch Change) string {
 	if !c.isGit(dir).now || c.executesIn(c.New, dir, true) || common != dir && c.executesIn(c.New, common, true) {
 		return reasonElse
 	}
-	return ""
+	return c.makesTop(path.Dir(ch.Path))
+}
+
+// makesTop decides about a .git where none was: names that have a meaning at the top of a repository get it. At the top
+// of a root they have it without a repository.
+func (c *Classifier) makesTop(dir string) (reason string) {
+	if c.Old.Kind(path.Join(dir, ".git")) != Missing || slices.Contains(c.Roots, dir) {
+		return ""
+	}
+	for _, name := range c.Old.Names(dir) {
+		names().at(fold(name), func(p *pattern) bool {
+			_, below, _ := strings.Cut(p.text, "/")
+			got := p.fits([]string{fold(name)})
+			if p.scope == top && got != no && c.New.Kind(path.Join(dir, name, below)) != Missing {
+				reason = reasonTop
+			}
+			return reason == ""
+		})
+	}
+	return reason
 }
 
 // commonDir decides about the file that names the configuration of a linked work tree. Git has one only in worktrees.

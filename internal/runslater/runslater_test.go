@@ -161,6 +161,10 @@ func TestReasons(t *testing.T) {
 			"node_modules/x/.envrc: x", "node_modules/x/.git/config: [core]\npager=x", "node_modules/config/index.js: x", "node_modules/hooks/x.js: x"}, []string{"node_modules/x/.envrc", "node_modules/x/.git/config"}},
 		{"beside .envrc", at(repository, "e/.envrc: use flake"), []string{"flake.lock: x", "a/default.nix: x", "e/flake.lock: x", "e/default.nix: x", "e/sub/default.nix: x", "n/.envrc: use nix", "n/default.nix: x"},
 			[]string{"e/default.nix", "e/flake.lock", "n/.envrc", "n/default.nix"}},
+		{"CI that comes to the top", at(repository, "a/.github/workflows/x.yml: x", "b/Jenkinsfile.x: x", "c/.github/dependabot.yml: x", "d/.travis.yml: x", "d/.git/HEAD: x", ".travis.yml: x"), []string{
+			"a/.git/HEAD: ref: refs/heads/x", "a/.git/objects/x: ", "a/.git/refs/x: ", "a/.git/config: " + plainConfig, "b/.git: gitdir: ../.git/worktrees/b", "c/.git/HEAD: x", "d/.git/HEAD: y"},
+			[]string{"a/.git/HEAD", "a/.git/objects/x", "a/.git/refs/x", "b/.git"}},
+		{"a repository around CI", at(nil, ".travis.yml: x"), []string{".git/HEAD: ref: refs/heads/x", ".git/objects/x: ", ".git/refs/x: "}, nil},
 		{"CI at the top only", at(repository, "nested/.git/HEAD: x"), []string{".travis.yml: x", "sub/.travis.yml: x", "sub/.github/workflows/x.yml: x", "nested/.github/workflows/x.yml: x"}, []string{".travis.yml", "nested/.github/workflows/x.yml"}},
 		{"links with names", repository, []string{".vscode: =>sub", ".envrc: =>x", ".husky: =>x", ".claude: =>x", ".config: =>x", "sub/.idea: =>x"}, []string{".claude", ".config", ".envrc", ".husky", ".vscode", "sub/.idea"}},
 		{"lines", at(repository, ".npmrc: script-shell=old\nregistry=x"), []string{".npmrc: script-shell=old\nregistry=y", "a/.npmrc: save-exact=true\nregistry=https://git.example.org/", "b/.npmrc: Script_Shell = x",
