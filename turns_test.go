@@ -112,8 +112,8 @@ func TestCloseFails(t *testing.T) {
 	}
 }
 
-// TestStoppedCommit: while somebody has stopped another commit to the project, the caller's context ends the commit of a
-// command, and its changes are kept. The control is the same command when the other commit has ended.
+// TestStoppedCommit: while somebody has stopped another commit to the project, the caller's context ends the commit of
+// a command, and its changes are kept. The control is the same command when the other commit has ended.
 func TestStoppedCommit(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := testenv.Dir(t)

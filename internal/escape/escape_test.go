@@ -50,8 +50,8 @@ func TestEscape(t *testing.T) {
 	}
 }
 
-// TestCommandInShell: a person copies what nsrun says to try. Nothing in a hostile name is then executed: a shell has the
-// same words. The control is the name in double quotes.
+// TestCommandInShell: a person copies what nsrun says to try. Nothing in a hostile name is then executed: a shell has
+// the same words. The control is the name in double quotes.
 func TestCommandInShell(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
