@@ -55,7 +55,7 @@ func newRunsFinder(s *Session, again bool) *runsFinder {
 	f.c.Old, f.c.New = &runsView{f: f}, &runsView{f: f, now: true}
 	home, _ := homedir.Find()
 	own := []string{filepath.Dir(s.path), homedir.State(home), homedir.Data(home), homedir.Cache(home)}
-	f.c.Outside = func(path string) (string, bool) { return owndir.Within(path, own) }
+	f.c.Own = func(path string) (string, bool) { return owndir.Within(path, own) }
 	return f
 }
 

@@ -113,7 +113,7 @@ func (l *Later) Notice() string {
 	for _, path := range slices.Concat(l.dirs, l.files, l.paths) {
 		v.roots = append(v.roots, hostRoot{path, []string{path}})
 	}
-	c := runslater.Classifier{Roots: slices.Clone(l.dirs), Old: &l.old, New: v, Outside: outside}
+	c := runslater.Classifier{Roots: slices.Clone(l.dirs), Old: &l.old, New: v, Own: own}
 	for _, path := range slices.Concat(l.files, l.paths) {
 		c.Roots = append(c.Roots, filepath.Dir(path))
 	}
@@ -363,8 +363,8 @@ func (v *hostView) all(path string, yield func(in *os.File, e os.DirEntry)) {
 	_ = entries(f, func(e os.DirEntry) { yield(f, e) })
 }
 
-// outside is for runslater.Classifier: commands write to sessions and playgrounds.
-func outside(path string) (real string, written bool) {
+// own is for runslater.Classifier.
+func own(path string) (real string, in bool) {
 	home := Home()
 	return owndir.Within(path, []string{homedir.State(home), homedir.Data(home), homedir.Cache(home)})
 }
@@ -381,7 +381,7 @@ type Live struct {
 // NewLive is for what is written in places.
 func NewLive(places []Place) *Live {
 	l := &Live{}
-	l.c.Outside = outside
+	l.c.Own = own
 	old := &hostView{}
 	l.c.Old, l.c.New = old, &l.v
 	for _, p := range places {

@@ -28,9 +28,9 @@ type Classifier struct {
 	Roots    []string // absolute
 	Old, New View
 
-	// Outside returns where a path outside of the roots leads on this host, and whether a command can have written
-	// there. Nil: it can have written everywhere.
-	Outside func(path string) (real string, written bool)
+	// Own returns where a path leads on this host, and whether that is in one of nsrun's own directories, to which
+	// commands write: playgrounds and sessions. Nil: everything outside of the roots is.
+	Own func(path string) (real string, in bool)
 
 	watched map[string]watched // by path
 	linked  bool               // watched has the roots' own links

@@ -103,11 +103,12 @@ func (c *Classifier) harmless(v View, dir, name string) bool {
 		if c.inRoot(p) {
 			end = resolveIn(l, "/", p[1:], func(string) {})
 		}
-		if !c.inRoot(end) { // it can lead back
-			var written bool
-			if end, written = c.outside(end); written {
-				return false
-			}
+		real, own := c.own(end)
+		if own {
+			return false
+		}
+		if !c.inRoot(end) {
+			end = real // it can lead back
 		}
 		if c.inRoot(end) && (v.Kind(end) == Link || c.namesGitDir(v, end)) {
 			return false
@@ -120,11 +121,11 @@ func (c *Classifier) inRoot(p string) bool {
 	return p != "" && slices.ContainsFunc(c.Roots, func(root string) bool { return paths.Inside(p, root) })
 }
 
-func (c *Classifier) outside(p string) (real string, written bool) {
-	if c.Outside == nil {
-		return p, true
+func (c *Classifier) own(p string) (real string, in bool) {
+	if c.Own == nil {
+		return p, !c.inRoot(p)
 	}
-	return c.Outside(p)
+	return c.Own(p)
 }
 
 // plainUp reports whether each ".." in a name leads to the directory above, as [path.Clean] takes it: what is before it
@@ -147,7 +148,7 @@ func (c *Classifier) plainUp(v View, dir, name string) bool {
 				return false
 			}
 		default:
-			if real, written := c.outside(at); written || real != at {
+			if real, own := c.own(at); own || real != at {
 				return false
 			}
 		}

@@ -13,12 +13,12 @@ import (
 	"github.com/nsrun/nsrun/internal/paths"
 )
 
-// outsideQ is a host where commands write to /q, to which /u/l leads, too.
-func outsideQ(p string) (real string, written bool) {
+// ownQ is a host where nsrun's own directories are /q, to which /u/l leads, too, and one in the project.
+func ownQ(p string) (real string, in bool) {
 	if rest, ok := strings.CutPrefix(p+"/", "/u/l/"); ok {
 		p = path.Join("/q", rest)
 	}
-	return p, paths.Inside(p, "/q")
+	return p, paths.Inside(p, "/q") || paths.Inside(p, "/p/.x/nsrun")
 }
 
 // TestRemotes: git push executes the hooks of a repository on this host, so a remote must not be one outside of the
@@ -45,6 +45,7 @@ func TestRemotes(t *testing.T) {
 		"[url \"file://\"]\ninsteadOf = x:":          true,
 		"[svn-remote \"s\"]\nurl = file:///q":        true,
 		"[submodule \"s\"]\nurl = /q":                true,
+		"[remote \"o\"]\nurl = .x/nsrun/y/evil.git":  true, // if the project is the home directory
 		"[remote \"o\"]\nurl = l/../evil.git":        true,
 		"[remote \"o\"]\nurl = in/../x":              true,
 		"[remote \"o\"]\nurl = /u/l/evil.git":        true,

@@ -69,7 +69,7 @@ func (t tree) Survey(p, name string, want func(string) bool) (names, holding []s
 
 // reasons classifies what differs between two trees at /p.
 func reasons(old, now tree) map[string]string {
-	c := Classifier{Roots: []string{"/p"}, Old: old, New: now, Outside: outsideQ}
+	c := Classifier{Roots: []string{"/p"}, Old: old, New: now, Own: ownQ}
 	got := map[string]string{}
 	for _, p := range slices.Sorted(maps.Keys(now)) {
 		if text, ok := old[p]; ok && text == now[p] {
