@@ -23,7 +23,7 @@ var executingEnds = []string{
 func executingKey(key string) bool {
 	switch key {
 	case "core.gitproxy", "core.sshcommand", "interactive.difffilter", "init.templatedir", "include.path",
-		"includeif.path", "http.cookiefile", "sendemail.smtpserver", "difftool.path", "mergetool.path", "man.path",
+		"includeif.path", "http.cookiefile", "http.sslcainfo", "http.sslcapath", "sendemail.smtpserver", "difftool.path", "mergetool.path", "man.path",
 		"browser.path", "instaweb.httpd", "instaweb.modulepath", "lfs.path", "lfs.args", "lfs.standalonetransferagent",
 		"svn.authorsprog", "svn-remote.authorsprog",
 		"mergetool.layout", "difftool.layout", // git's shell evaluates it
@@ -45,6 +45,8 @@ func (e *entry) executes(at string, roots []string) bool {
 	switch {
 	case e.bare: // true
 		return false
+	case (section == "http" || section == "imap") && name == "sslverify":
+		return !isTrue(e.value) // then git gives its passwords to any server
 	case section == "core" && name == "worktree":
 		return !submodulePlace(at, e.value, roots)
 	case (section == "merge" || section == "diff") && sub == "" && strings.HasSuffix(name, "tool"):
@@ -63,6 +65,14 @@ func (e *entry) executes(at string, roots []string) bool {
 	return slices.Contains(executingSections, section) || sub == "alias" && !slices.Contains(namingSections, section) || slices.Contains(executingNames, name) ||
 		executingKey(section+"."+name) ||
 		slices.ContainsFunc(executingEnds, func(end string) bool { return strings.HasSuffix(name, end) })
+}
+
+func isTrue(value string) bool {
+	switch strings.ToLower(value) {
+	case "true", "yes", "on", "1":
+		return true
+	}
+	return false
 }
 
 func isBool(value string) bool {
