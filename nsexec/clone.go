@@ -42,6 +42,7 @@ type clone struct {
 	timedOut bool // the command timed out, as PID 1 has it
 
 	unread  bool             // it ended before it received what was sent to it: it ran no command
+	exited  bool             // nobody killed it
 	unknown bool             // the reports ended before anybody said its pid
 	mounts  bool             // it has a mount namespace already
 	marks   *mountprog.Marks // what was made ahead in it; nil: nothing
@@ -103,6 +104,7 @@ func (s *clone) close() (status unix.WaitStatus) {
 		}
 		_ = sys.Kill(s.pid, unix.SIGKILL)
 		status = sys.Wait(s.pid)
+		s.exited = status.Exited()
 	}
 	if s.sock != sys.None {
 		if s.pid == 0 {

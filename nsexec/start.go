@@ -170,8 +170,10 @@ func (c *Cmd) complete(s *clone, p *beginning, fds []int, by cloneFunc) (*clone,
 		// A waiting sandbox may have been killed, or the launcher before it cloned: try once more, with a new
 		// one. Not if the sandbox was begun just now and has received its work: what it read from the caller's
 		// descriptors is lost, and whoever kills it while it waits for one (Block) does not want the command.
-		// The reports alone do not tell, because a command can have written them: see started.
-		if lost := sendErr != nil || s.unread && (s.waited && !p.inherit || s.unknown); !lost || try > 0 || !p.common() {
+		// The reports alone do not tell, because a command can have written them: see started. One that was
+		// begun before main, and ended by itself, could not make its namespaces: a new one says why.
+		lost := sendErr != nil || s.unread && (s.waited && (!p.inherit || s.exited) || s.unknown)
+		if !lost || try > 0 || !p.common() {
 			if sendErr != nil {
 				err = &Error{Op: "start", Path: c.Path, Err: sendErr}
 			}
