@@ -15,36 +15,44 @@ var runtimeCalls = [...]struct {
 	number    uintptr
 	one, rest uintptr // the first argument, and the others
 	name      string
+	early     bool // function try relies on it
 }{
-	{syscall.SYS_READ, none, 0, "read(2)"},
-	{syscall.SYS_CLOSE, none, 0, "close(2)"},
-	{syscall.SYS_FCNTL, none, none, "fcntl(2)"},
-	{syscall.SYS_MMAP, 0, 0, "mmap(2)"},
-	{syscall.SYS_CLONE, syscall.CLONE_THREAD, 0, "clone(2)"},
-	{syscall.SYS_WAIT4, none, none, "wait4(2)"},
-	{syscall.SYS_RT_SIGACTION, none, 0, "rt_sigaction(2)"},
-	{syscall.SYS_RT_SIGPROCMASK, none, 0, "rt_sigprocmask(2)"},
-	{syscall.SYS_SIGALTSTACK, 0, 0, "sigaltstack(2)"},
-	{syscall.SYS_EPOLL_CREATE1, none, 0, "epoll_create1(2)"},
-	{syscall.SYS_EPOLL_CTL, none, none, "epoll_ctl(2)"},
-	{syscall.SYS_EPOLL_PWAIT, none, 0, "epoll_pwait(2)"},
-	{syscall.SYS_EVENTFD2, 0, none, "eventfd2(2)"},
+	{syscall.SYS_READ, none, 0, "read(2)", true},
+	{syscall.SYS_CLOSE, none, 0, "close(2)", true},
+	{syscall.SYS_FCNTL, none, none, "fcntl(2)", false},
+	{syscall.SYS_MMAP, 0, 0, "mmap(2)", false},
+	{syscall.SYS_CLONE, syscall.CLONE_THREAD, 0, "clone(2)", false},
+	{syscall.SYS_WAIT4, none, none, "wait4(2)", true},
+	{syscall.SYS_RT_SIGACTION, none, 0, "rt_sigaction(2)", false},
+	{syscall.SYS_RT_SIGPROCMASK, none, 0, "rt_sigprocmask(2)", false},
+	{syscall.SYS_SIGALTSTACK, 0, 0, "sigaltstack(2)", false},
+	{syscall.SYS_EPOLL_CREATE1, none, 0, "epoll_create1(2)", false},
+	{syscall.SYS_EPOLL_CTL, none, none, "epoll_ctl(2)", false},
+	{syscall.SYS_EPOLL_PWAIT, none, 0, "epoll_pwait(2)", false},
+	{syscall.SYS_EVENTFD2, 0, none, "eventfd2(2)", false},
 }
 
 const none = ^uintptr(0)
 
-// needCalls ends the process if a filter refuses one of them.
-func needCalls(stack unsafe.Pointer) {
+// needCalls ends the process if a filter refuses one of them; early: one of those on which function try relies, which
+// would wait without end, or not for the command's end.
+func needCalls(stack unsafe.Pointer, early bool) {
 	const prGetSeccomp = 21
 	if mode, _, e := syscall.RawSyscall6(syscall.SYS_PRCTL, prGetSeccomp, 0, 0, 0, 0, 0); e == 0 && mode == 0 {
 		return
 	}
 	for i := range runtimeCalls {
 		c := &runtimeCalls[i]
+		if early && !c.early {
+			continue
+		}
 		_, _, e := syscall.RawSyscall6(c.number, c.one, c.rest, c.rest, c.rest, c.rest, c.rest)
 		if e == syscall.EPERM || e == syscall.EACCES || e == syscall.ENOSYS {
 			end(stack, refusedCall, c.name, refusedRuntime)
 		}
+	}
+	if early {
+		return
 	}
 	// Zero waiters are woken.
 	var word uint32

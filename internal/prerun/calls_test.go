@@ -3,6 +3,7 @@
 package prerun
 
 import (
+	"context"
 	"encoding/binary"
 	"os"
 	"os/exec"
@@ -25,16 +26,7 @@ func testCalls(t *testing.T, early string) {
 	}
 	for nr, name := range refused {
 		for _, errno := range [...]syscall.Errno{syscall.EPERM, syscall.EACCES, syscall.ENOSYS} {
-			var filter []byte
-			add := func(code uint16, jf byte, k uint32) {
-				filter = append(binary.NativeEndian.AppendUint16(filter, code), 0, jf)
-				filter = binary.NativeEndian.AppendUint32(filter, k)
-			}
-			add(unix.BPF_LD|unix.BPF_W|unix.BPF_ABS, 0, 0)
-			add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, 1, uint32(nr))
-			add(unix.BPF_RET|unix.BPF_K, 0, unix.SECCOMP_RET_ERRNO|uint32(errno))
-			add(unix.BPF_RET|unix.BPF_K, 0, unix.SECCOMP_RET_ALLOW)
-			if err := os.WriteFile(file, filter, 0o644); err != nil {
+			if err := os.WriteFile(file, refusing(uint32(nr), errno), 0o644); err != nil {
 				t.Fatal(err)
 			}
 			out, err := exec.Command(early, "--ro-bind", "/", "/", "--dev", "/dev", "--seccomp-file", file, "--", early, "help").CombinedOutput()
@@ -46,4 +38,46 @@ func testCalls(t *testing.T, early string) {
 			}
 		}
 	}
+	testEarlyCalls(t, early)
+}
+
+// testEarlyCalls: so it is for what needs no runtime. It does not hang without close(2), nor succeed without wait4(2)
+// although the command may not have ended. The control is a call that only the runtime needs.
+func testEarlyCalls(t *testing.T, early string) {
+	file := filepath.Join(testenv.Dir(t), "filter")
+	for nr, name := range map[uint32]string{unix.SYS_CLOSE: "close(2)", unix.SYS_WAIT4: "wait4(2)", unix.SYS_READ: "read(2)", unix.SYS_EPOLL_CREATE1: ""} {
+		if err := os.WriteFile(file, refusing(nr, syscall.EPERM), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+		args := []string{"--ro-bind", "/", "/", "--dev", "/dev", "--seccomp-file", file, "--", early, "--ro-bind", "/", "/", "--", "/bin/true"}
+		if os.Geteuid() != 0 {
+			args = append([]string{"--unshare-user", "--cap-add", "ALL"}, args...)
+		}
+		cmd := exec.CommandContext(ctx, early, args...)
+		cmd.WaitDelay = testenv.Patience
+		out, err := cmd.CombinedOutput()
+		cancel()
+		want := refusedCall + name + refusedRuntime
+		switch {
+		case name == "" && err != nil:
+			t.Errorf("the control: %v\n%s", err, out)
+		case name != "" && (err == nil || string(out) != want):
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}
+
+// refusing is a seccomp filter that answers one call with an error.
+func refusing(nr uint32, errno syscall.Errno) (filter []byte) {
+	for _, in := range [...]unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: nr},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(errno)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	} {
+		filter = append(binary.NativeEndian.AppendUint16(filter, in.Code), in.Jt, in.Jf)
+		filter = binary.NativeEndian.AppendUint32(filter, in.K)
+	}
+	return filter
 }

@@ -61,10 +61,11 @@ func (m *memory) free() {
 func run(stack unsafe.Pointer) {
 	entered = true
 	if !secureexec.OnStack(stack) { // main refuses to run then
+		needCalls(stack, true)
 		try(stack)
 	}
 	hideSettings(unsafe.Add(stack, 8*(*(*int)(stack)+2)))
-	needCalls(stack)
+	needCalls(stack, false)
 	needSpace(stack)
 	needThreads(stack)
 	// The runtime installs handlers even for ignored signals. bubblewrap changes only

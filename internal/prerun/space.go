@@ -18,7 +18,11 @@ const (
 // leastData is how much of it the runtime needs to be able to write to, in bytes: 32 MiB are for one table.
 const leastData = 48 << 20
 
+// leastStack is how much of it the runtime and nsrun use on the stack that the kernel makes, in bytes.
+const leastStack = 32 << 10
+
 const (
+	noStack   = "nsrun: the stack of a process is limited to less than 32 KiB, and the Go runtime needs as much (try: ulimit -s unlimited)\n"
 	noData    = "nsrun: the data of a process is limited to less than 48 MiB, and the Go runtime needs as much (try: ulimit -d unlimited)\n"
 	noSpace   = "nsrun: the address space is limited to less than 768 MiB, and the Go runtime needs as much (try: ulimit -v unlimited)\n"
 	oddSpace  = "nsrun: with an address space that is limited to between 1104 and 1280 MiB the Go runtime does not start (try: ulimit -v unlimited, or ulimit -v 1048576)\n"
@@ -28,7 +32,7 @@ const (
 // fewProcesses is a limit below which needThreads makes processes to find out how many there can be.
 const fewProcesses, leastThreads = 256, 10
 
-// needSpace ends the process if RLIMIT_AS or RLIMIT_DATA does not let the runtime start.
+// needSpace ends the process if RLIMIT_AS, RLIMIT_DATA or RLIMIT_STACK does not let the runtime start.
 func needSpace(stack unsafe.Pointer) {
 	switch space := limit(syscall.RLIMIT_AS); {
 	case space < leastSpace:
@@ -37,6 +41,8 @@ func needSpace(stack unsafe.Pointer) {
 		end(stack, oddSpace)
 	case limit(syscall.RLIMIT_DATA) < leastData:
 		end(stack, noData)
+	case limit(syscall.RLIMIT_STACK) < leastStack:
+		end(stack, noStack)
 	}
 }
 
