@@ -3,8 +3,10 @@
 package host
 
 import (
+	"cmp"
 	"os"
 	"path"
+	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -53,16 +55,43 @@ func list(dir string) (entries []confine.Entry, err error) {
 
 const tempPrefix = ".nsrun-tmp-"
 
+// tempParents are the directories for temporary files, the first one first: that of TMPDIR alone, or those that hosts
+// have where nobody can write to /tmp, as in a container with a read-only root.
+func tempParents() []string {
+	if os.Getenv("TMPDIR") != "" {
+		return []string{os.TempDir()}
+	}
+	list := []string{os.TempDir(), "/var/tmp", "/dev/shm"}
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
+		list = append(list, dir)
+	}
+	return list
+}
+
 // NewTemp makes a directory for a command's temporary files, which is removed when it is closed.
-func NewTemp() (*WorkDir, error) {
-	parent := os.TempDir()
+func NewTemp() (*WorkDir, error) { return newTemp(tempParents()) }
+
+// newTemp makes it in the first directory in which it can.
+func newTemp(parents []string) (*WorkDir, error) {
+	var first error
+	for _, parent := range parents {
+		w, err := newTempIn(parent)
+		if err == nil {
+			return w, nil
+		}
+		first = cmp.Or(first, err)
+	}
+	return nil, &helpful{
+		&plan.Error{Op: "make temporary directory in", Path: parents[0], Err: sys.Bare(first)},
+		"export TMPDIR=DIR, with a directory that you can write to",
+	}
+}
+
+func newTempIn(parent string) (*WorkDir, error) {
 	for try := 0; ; try++ {
 		dir, err := os.MkdirTemp(parent, tempPrefix)
 		if err != nil {
-			return nil, &helpful{
-				&plan.Error{Op: "make temporary directory in", Path: parent, Err: sys.Bare(err)},
-				"export TMPDIR=DIR, with a directory that you can write to",
-			}
+			return nil, err
 		}
 		lock, err := lockDir(dir)
 		if err == nil {
@@ -70,10 +99,14 @@ func NewTemp() (*WorkDir, error) {
 		}
 		_ = os.Remove(dir)
 		if try > 10 { // somebody took it for left behind before it was locked
-			return nil, &plan.Error{Op: "make directory", Path: dir, Err: sys.Bare(err)}
+			return nil, err
 		}
 	}
 }
 
 // RemoveTemps removes directories of commands that were killed with the program that ran them.
-func RemoveTemps() { removeStale(os.TempDir(), tempPrefix) }
+func RemoveTemps() {
+	for _, parent := range tempParents() {
+		removeStale(parent, tempPrefix)
+	}
+}

@@ -3,8 +3,12 @@
 package host
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/nsrun/nsrun/internal/testenv"
@@ -37,6 +41,43 @@ func TestTemp(t *testing.T) {
 	used.Close()
 	if _, err := os.Lstat(used.Path); err == nil {
 		t.Error("the private directory is left at the end")
+	}
+}
+
+// TestTempElsewhere: where the first directory cannot be written to, the next one is taken. The error is about the
+// first one. With TMPDIR there is no other.
+func TestTempElsewhere(t *testing.T) {
+	dir := testenv.Dir(t)
+	missing := filepath.Join(dir, "missing")
+	w, err := newTemp([]string{missing, dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if filepath.Dir(w.Path) != realAsFar(dir) {
+		t.Errorf("%s is not in %s", w.Path, dir)
+	}
+	if _, err := newTemp([]string{missing, filepath.Join(dir, "other")}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
+		t.Errorf("%v", err)
+	}
+	t.Setenv("TMPDIR", missing)
+	if list := tempParents(); len(list) != 1 || list[0] != missing {
+		t.Errorf("%s", list)
+	}
+}
+
+// TestTempUmask: a umask that takes rights from the owner does not make the directory useless.
+func TestTempUmask(t *testing.T) {
+	dir := testenv.Dir(t)
+	mask := syscall.Umask(0o777)
+	w, err := newTemp([]string{dir})
+	syscall.Umask(mask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if fi, err := os.Stat(w.Path); err != nil || fi.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", fi, err)
 	}
 }
 

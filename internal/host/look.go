@@ -89,7 +89,7 @@ const maxLinks = 40
 
 // mayAs reports whether this process may do something with a path.
 func mayAs(name string, mode uint32) bool {
-	return unix.Faccessat(unix.AT_FDCWD, name, mode, unix.AT_EACCESS) == nil
+	return sys.Access(unix.AT_FDCWD, name, mode) == nil
 }
 
 // mayUnprivileged reports whether root could do something with a path, without links, if it had no privileges.

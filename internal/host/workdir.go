@@ -4,6 +4,7 @@ package host
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,6 +69,9 @@ func removeTree(path string) {
 
 func lockDir(path string) (*os.File, error) {
 	f, err := openDir(path)
+	if errors.Is(err, fs.ErrPermission) && setMode(path) == nil {
+		f, err = openDir(path)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -82,6 +86,9 @@ func lockDir(path string) (*os.File, error) {
 		if there, err = os.Lstat(path); err == nil && !os.SameFile(mine, there) {
 			err = syscall.ENOENT
 		}
+	}
+	if err == nil && mine.Mode().Perm() != ownMode { // the umask took something from it
+		err = f.Chmod(ownMode)
 	}
 	if err != nil {
 		_ = f.Close()
@@ -123,4 +130,16 @@ func sameMount(a, b string) bool {
 	x, known := id(a)
 	y, also := id(b)
 	return known && also && x.Mnt_id == y.Mnt_id
+}
+
+const ownMode = 0o700
+
+// setMode lets its owner open a directory that has just been made with a umask that does not.
+func setMode(path string) error {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return sys.Chmod(fd, ownMode)
 }
