@@ -25,6 +25,7 @@ import (
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/homelayer"
 	"github.com/nsrun/nsrun/internal/host"
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/overlay"
 )
 
@@ -181,7 +182,7 @@ const patientMost = 5 * time.Second
 // exists. Nothing is made.
 func writable(dir string) error {
 	for {
-		err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS)
+		err := sys.Access(unix.AT_FDCWD, dir, unix.W_OK|unix.X_OK)
 		if err == unix.ENOENT && dir != "/" {
 			dir = filepath.Dir(dir)
 			continue

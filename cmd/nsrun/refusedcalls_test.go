@@ -30,6 +30,7 @@ var refusable = []struct {
 	{"faccessat2", unix.SYS_FACCESSAT2, "", ""},
 	{"memfd_create", unix.SYS_MEMFD_CREATE, "", ""},
 	{"fchmodat2", unix.SYS_FCHMODAT2, "", ""},
+	{"copy_file_range", unix.SYS_COPY_FILE_RANGE, "", ""},
 	{"landlock_create_ruleset", unix.SYS_LANDLOCK_CREATE_RULESET, "", ""},
 	{"open_tree", unix.SYS_OPEN_TREE, "", ""},
 	{"move_mount", unix.SYS_MOVE_MOUNT, "", ""},

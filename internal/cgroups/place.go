@@ -54,8 +54,8 @@ func Find(want []string) (p *Place, have []string) {
 
 // usable reports whether this process can make cgroups in dir, and move processes there.
 func usable(dir sys.FD) bool {
-	return unix.Faccessat(int(dir), ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS) == nil &&
-		unix.Faccessat(int(dir), "cgroup.procs", unix.W_OK, unix.AT_EACCESS) == nil
+	return sys.Access(int(dir), ".", unix.W_OK|unix.X_OK) == nil &&
+		sys.Access(int(dir), "cgroup.procs", unix.W_OK) == nil
 }
 
 // EnableAbove enables controllers for a cgroup and those beside it, and returns those of want that they have.
@@ -132,7 +132,7 @@ func FindV1(controller string) *Place {
 		}
 		var st unix.Statfs_t
 		if unix.Fstatfs(int(dir), &st) == nil && st.Type == unix.CGROUP_SUPER_MAGIC &&
-			unix.Faccessat(int(dir), ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS) == nil {
+			sys.Access(int(dir), ".", unix.W_OK|unix.X_OK) == nil {
 			return &Place{dir}
 		}
 		dir.Close()

@@ -60,22 +60,27 @@ func CopyData(ctx context.Context, dst, src *os.File) (size int64, err error) {
 }
 
 func copyRange(ctx context.Context, dst, src *os.File, from, to int64) error {
-	for _, f := range [...]*os.File{dst, src} {
-		if _, err := f.Seek(from, io.SeekStart); err != nil {
-			return Bare(err)
-		}
-	}
+	w, r := io.Writer(dst), io.Reader(src)
 	for from < to {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n, err := io.CopyN(dst, src, min(to-from, copyChunk))
+		for _, f := range [...]*os.File{dst, src} {
+			if _, err := f.Seek(from, io.SeekStart); err != nil {
+				return Bare(err)
+			}
+		}
+		n, err := io.CopyN(w, r, min(to-from, copyChunk))
 		from += n
 		if err == io.EOF {
 			return nil // it became shorter: what is left is zeros, as in the file
 		}
+		if err = Bare(err); w == io.Writer(dst) && CopyRangeRefused(err) { // package os does not expect EACCES
+			w, r = struct{ io.Writer }{dst}, struct{ io.Reader }{src}
+			continue
+		}
 		if err != nil {
-			return Bare(err)
+			return err
 		}
 	}
 	return nil

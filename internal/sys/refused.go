@@ -4,6 +4,7 @@ package sys
 
 import (
 	"cmp"
+	"errors"
 	"os"
 	"sync/atomic"
 	"syscall"
@@ -36,6 +37,9 @@ var (
 	openat2Call   = tried{number: unix.SYS_OPENAT2, args: [5]uintptr{noFD, 0, 0, 0}}
 	statxCall     = tried{number: unix.SYS_STATX, args: [5]uintptr{noFD, 0, noFD, 0, 0}}
 	renameat2Call = tried{number: unix.SYS_RENAMEAT2, args: [5]uintptr{noFD, 0, noFD, 0, noFD >> 32}}
+
+	faccessat2Call = tried{number: unix.SYS_FACCESSAT2, args: [5]uintptr{noFD, 0, noFD >> 32, noFD >> 32}}
+	copyRangeCall  = tried{number: unix.SYS_COPY_FILE_RANGE, args: [5]uintptr{noFD, 0, noFD, 0, 0}}
 )
 
 // refused reports whether err is what the call says where it cannot be used at all.
@@ -51,6 +55,22 @@ func (c *tried) refused(err error) bool {
 		c.state.Store(state)
 	}
 	return c.state.Load() == isRefused
+}
+
+// Access returns nil if this process may do something with a file, by its effective ids: faccessat2(2). Where that is
+// refused, real ids count, which are the same: nsrun does not run with others.
+func Access(dir int, name string, mode uint32) error {
+	err := Retry(func() error { return unix.Faccessat(dir, name, mode, unix.AT_EACCESS) })
+	if !faccessat2Call.refused(err) {
+		return err
+	}
+	return Retry(func() error { return unix.Faccessat(dir, name, mode, 0) })
+}
+
+// CopyRangeRefused reports whether err is what copy_file_range(2) says where it cannot be used at all.
+func CopyRangeRefused(err error) bool {
+	e, ok := errors.AsType[syscall.Errno](err)
+	return ok && copyRangeCall.refused(e)
 }
 
 // Statx is statx(2), repeated when a signal interrupted it. Where that is refused the result is what fstatat(2) tells,

@@ -153,11 +153,14 @@ func copyRange(ctx context.Context, dst, src *Handle, off, end int64) error {
 				return ErrMoved
 			}
 			off += int64(n)
+			continue
 		case unix.EXDEV, unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP, unix.EPERM:
 			return CopyBlocks(ctx, dst, src, off, end)
-		default:
-			return err
 		}
+		if sys.CopyRangeRefused(err) {
+			return CopyBlocks(ctx, dst, src, off, end)
+		}
+		return err
 	}
 	return nil
 }
