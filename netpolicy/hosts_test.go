@@ -3,7 +3,11 @@
 package netpolicy
 
 import (
+	"fmt"
+	"io/fs"
+	"net"
 	"net/netip"
+	"os"
 	"reflect"
 	"slices"
 	"testing"
@@ -64,5 +68,64 @@ func TestOwnAddrs(t *testing.T) {
 	p.HostAddrs = addrs("127.0.0.1")
 	if !p.Allows(TCP, addrPort("127.0.0.1", 80)) {
 		t.Error("loopback counts as an address of the host")
+	}
+}
+
+// TestAddrsInProc: the kernel's files have the addresses that netlink(7) tells. A host without IPv6 lacks one of them;
+// without the other one, nothing is known.
+func TestAddrsInProc(t *testing.T) {
+	files := map[string]string{fibTrie: `Main:
+  +-- 0.0.0.0/0 3 0 5
+     |-- 0.0.0.0
+        /0 universe UNICAST
+     +-- 192.0.2.0/24 2 0 2
+        |-- 192.0.2.0
+           /24 link UNICAST
+        |-- 192.0.2.2
+           /32 host LOCAL
+        |-- 192.0.2.255
+           /32 link BROADCAST
+Local:
+        |-- 127.0.0.0
+           /8 host LOCAL
+        |-- 127.0.0.1
+           /32 host LOCAL
+        |-- 192.0.2.2
+           /32 host LOCAL
+`, inet6: "fd000000000000000000000000000002 04 40 00 82     eth0\n00000000000000000000000000000001 01 80 10 80       lo\n"}
+	read := func(name string) ([]byte, error) {
+		text, ok := files[name]
+		if !ok {
+			return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+		}
+		return []byte(text), nil
+	}
+	if got, err := addrsInProc(read); err != nil || fmt.Sprint(got) != "[192.0.2.2 127.0.0.1 fd00::2 ::1]" {
+		t.Errorf("%v, %v", got, err)
+	}
+	delete(files, inet6)
+	if got, err := addrsInProc(read); err != nil || fmt.Sprint(got) != "[192.0.2.2 127.0.0.1]" {
+		t.Errorf("%v, %v", got, err)
+	}
+	delete(files, fibTrie)
+	if got, err := addrsInProc(read); err == nil {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestAddrsInProcHere: on this host, too.
+func TestAddrsInProcHere(t *testing.T) {
+	list, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := addrsInProc(os.ReadFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range list {
+		if p, err := netip.ParsePrefix(a.String()); err != nil || !slices.Contains(own, p.Addr().WithZone("")) {
+			t.Errorf("%v is not in %v (%v)", a, own, err)
+		}
 	}
 }
