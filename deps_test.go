@@ -135,7 +135,7 @@ var mayImport = map[string][]string{
 	"cmd/nsrun/internal/usage":     {"cmd/nsrun/internal/advice", "cmd/nsrun/internal/console", "internal/near"},
 	"cmd/nsrun/internal/record":    {"", "cmd/nsrun/internal/console", "features", "internal/configfile", "internal/homelayer", "internal/host", "overlay", "project"},
 	"cmd/nsrun/internal/diff":      {"cmd/nsrun/internal/console", "cmd/nsrun/internal/usage", "internal/escape", "internal/jsonform", "internal/textdiff", "overlay"},
-	"cmd/nsrun/internal/bwrapmode": {"cmd/nsrun/internal/console", "features", "internal/bwrap", "internal/dropin", "internal/host", "internal/prerun", "internal/sandbox", "internal/secureexec", "mounts", "nsexec"},
+	"cmd/nsrun/internal/bwrapmode": {"cmd/nsrun/internal/advice", "cmd/nsrun/internal/console", "features", "internal/bwrap", "internal/dropin", "internal/host", "internal/prerun", "internal/sandbox", "internal/secureexec", "mounts", "nsexec"},
 	"cmd/nsrun/internal/review":    {"cmd/nsrun/internal/advice", "cmd/nsrun/internal/console", "cmd/nsrun/internal/diff", "cmd/nsrun/internal/record", "internal/screen", "overlay"},
 
 	// Of overlay.

@@ -35,7 +35,7 @@ var fileCalls = [...]systemCall{
 	{"mkdirat", unix.SYS_MKDIRAT}, {"unlinkat", unix.SYS_UNLINKAT}, {"fchmodat", unix.SYS_FCHMODAT}, {"fchmod", unix.SYS_FCHMOD},
 	{"utimensat", unix.SYS_UTIMENSAT}, {"flistxattr", unix.SYS_FLISTXATTR}, {"fgetxattr", unix.SYS_FGETXATTR},
 	{"fstatfs", unix.SYS_FSTATFS}, {"newfstatat", unix.SYS_NEWFSTATAT}, {"readlinkat", unix.SYS_READLINKAT}, {"linkat", unix.SYS_LINKAT},
-	{"pread64", unix.SYS_PREAD64}, {"flock", unix.SYS_FLOCK}, {"fdatasync", unix.SYS_FDATASYNC}, {"renameat", unix.SYS_RENAMEAT},
+	{"pread64", unix.SYS_PREAD64}, {"pwrite64", unix.SYS_PWRITE64}, {"flock", unix.SYS_FLOCK}, {"fdatasync", unix.SYS_FDATASYNC}, {"renameat", unix.SYS_RENAMEAT},
 }
 
 func tryCommonCalls() error {

@@ -90,10 +90,27 @@ func attempt(calls []systemCall) error {
 // FilterRemedy says what to do about a filter that ends processes at a system call.
 func FilterRemedy() string { return filterRemedy(nil) }
 
+// UnitRemedy says how the unit of systemd is changed in which this process runs. Empty: it runs in none.
+func UnitRemedy() string {
+	unit := unit()
+	if unit == "" {
+		return ""
+	}
+	return "systemctl edit " + unit + ", with the lines [Service], SystemCallFilter=, RestrictAddressFamilies= and RestrictNamespaces=no"
+}
+
+// refusedRemedy is filterRemedy where a filter may have refused a call with err. Empty: it has not.
+func refusedRemedy(err error) string {
+	if !refusal(err) || !Filtered() {
+		return ""
+	}
+	return filterRemedy(err)
+}
+
 // filterRemedy says how a filter is told to allow a call: that of a unit of systemd, or that of a container.
 func filterRemedy(error) string {
-	if unit := unit(); unit != "" {
-		return "systemctl edit " + unit + ", with the lines [Service], SystemCallFilter=, RestrictAddressFamilies= and RestrictNamespaces=no"
+	if remedy := UnitRemedy(); remedy != "" {
+		return remedy
 	}
 	return NamespacesRemedy + ", or a unit of systemd without SystemCallFilter="
 }

@@ -124,6 +124,8 @@ func get(i int) Feature {
 		f.Remedy = filterRemedy(o.err)
 	case o.status == No && table[i].remedy != nil:
 		f.Remedy = table[i].remedy(o.err)
+	case o.status == No && f.Remedy == "" && f.Needs == callAllowed:
+		f.Remedy = refusedRemedy(o.err)
 	}
 	return f
 }

@@ -140,7 +140,7 @@ var table = [...]entry{
 	{Feature: Feature{Name: SeccompNotification, For: "network rules by the broker, and renaming directories",
 		Since: "5.14", Needs: "CONFIG_SECCOMP_FILTER",
 		Lost: "network rules, except root's where the kernel enforces them; renaming directories of the project (EXDEV)"},
-		source: "commits 0ae71c7720e3 and e8b9eab99232", try: tryNotification,
+		source: "commits 0ae71c7720e3 and e8b9eab99232", try: tryNotification, remedy: refusedRemedy,
 		calls: []systemCall{{"seccomp", unix.SYS_SECCOMP}}},
 	{Feature: Feature{Name: PidfdGetfd, For: "access of the broker to commands' sockets",
 		Since: "5.6", Needs: callAllowed, Lost: "network rules, except root's where the kernel enforces them",

@@ -3,6 +3,7 @@
 package features
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path"
@@ -271,6 +272,8 @@ func userRemedy(err error) string {
 		return "mount -o remount,rw /proc"
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
 		return "sysctl user.max_user_namespaces=10000"
+	case errors.Is(err, unix.ENOSYS) && Filtered():
+		return cmp.Or(UnitRemedy(), "start the container with "+NamespacesRemedy) + ", or a kernel with CONFIG_USER_NS"
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
 		return "a kernel with CONFIG_USER_NS"
 	case os.Geteuid() != 0 && is("kernel/unprivileged_userns_clone", "0"):

@@ -61,8 +61,6 @@ func optionHint(words []string, err error) string {
 	e, ok := errors.AsType[*nsexec.Error](err)
 	switch {
 	case !ok:
-	case e.Op == nsexec.StepProc || e.Op == nsexec.StepUIDMap:
-		return advice.Surroundings(err)
 	case e.Op != nsexec.StepExec:
 	case action(e.Path) != nil && words[0] != e.Path:
 		return "a verb comes first; try: nsrun help " + e.Path

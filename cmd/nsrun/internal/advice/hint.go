@@ -98,8 +98,8 @@ func For(err error) string {
 	if e, ok := errors.AsType[*os.SyscallError](err); ok && e.Syscall == "getwd" && errors.Is(err, fs.ErrNotExist) {
 		return "the current directory was removed; try: cd DIR"
 	}
-	if e, ok := errors.AsType[*os.SyscallError](err); ok && features.Filtered() && (errors.Is(e, unix.EPERM) || errors.Is(e, unix.ENOSYS)) {
-		return underFilter
+	if e, ok := errors.AsType[*os.SyscallError](err); ok && features.Filtered() && (errors.Is(e, unix.EPERM) || errors.Is(e, unix.ENOSYS) || errors.Is(e, unix.EACCES)) {
+		return underFilter()
 	}
 	if e, ok := errors.AsType[*overlay.Error](err); ok {
 		if text := sessionHint(e); text != "" {

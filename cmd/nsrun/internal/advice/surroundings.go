@@ -62,7 +62,7 @@ func Surroundings(err error) string {
 		}
 	}
 	if e, ok := errors.AsType[*nsexec.Error](err); ok && unspecific(e) && features.Filtered() {
-		return underFilter
+		return underFilter()
 	}
 	if e, ok := errors.AsType[*fs.PathError](err); ok && strings.HasPrefix(e.Path, "/proc/self/") && errors.Is(err, fs.ErrNotExist) {
 		return noProcHint
@@ -91,6 +91,27 @@ func Surroundings(err error) string {
 		if e.Path == "" || errors.Is(err, why) {
 			return "sessions are kept below " + below + "; try: export XDG_STATE_HOME=DIR, with a directory that only you can write to"
 		}
+	}
+	return ""
+}
+
+// Host returns the hint for an error with which this host refuses what works elsewhere: Surroundings, or that there are
+// too few descriptors, or that a seccomp filter may be the cause. Empty: it has another cause, such as what the caller
+// asked for.
+func Host(err error) string {
+	if errors.Is(err, unix.EMFILE) {
+		return fewFilesHint()
+	}
+	if text := Surroundings(err); text != "" {
+		return text
+	}
+	e, ok := errors.AsType[*nsexec.Error](err)
+	switch {
+	case !ok:
+	case (e.Op == nsexec.StepUIDMap || e.Op == nsexec.StepGIDMap) && errors.Is(e.Err, unix.EPERM):
+		return lacking()
+	case setup(e) && features.Filtered():
+		return underFilter()
 	}
 	return ""
 }
@@ -159,16 +180,27 @@ func filterHint(err error) string {
 	if refused := features.Refused(err); refused != nil {
 		return refused.Error()
 	}
+	if errors.Is(err, unix.EAFNOSUPPORT) && features.Filtered() {
+		return "a seccomp filter refuses sockets of a kind that this needs, as RestrictAddressFamilies= of a unit of systemd does; try: " + unfiltered()
+	}
 	return ""
 }
 
-const underFilter = "nsrun itself runs under a seccomp filter, as in a container, which may refuse a call that this needs; try: " +
-	"docker run --security-opt seccomp=unconfined, or podman run --security-opt seccomp=unconfined"
+// underFilter is the hint where a filter may have refused any call.
+func underFilter() string {
+	return "nsrun itself runs under a seccomp filter, as in a container, which may refuse a call that this needs; try: " + unfiltered()
+}
+
+// unfiltered says how this process is started without a filter.
+func unfiltered() string {
+	return cmp.Or(features.UnitRemedy(), "docker run --security-opt seccomp=unconfined, podman run --security-opt seccomp=unconfined, "+
+		"or a unit of systemd without SystemCallFilter= and RestrictAddressFamilies=")
+}
 
 // setupHint is the hint where the kernel refuses a call that each sandbox needs.
 func setupHint() string {
 	if features.Filtered() && lacking() == "" { // of what doctor tests
-		return underFilter
+		return underFilter()
 	}
 	return "try: nsrun doctor"
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/bwrap"
@@ -85,6 +86,17 @@ func (r *run) message(err error) string {
 		return joinMessage(e)
 	}
 	return e.Error()
+}
+
+// hint says what to do where this host refuses a call, also after bubblewrap's words, which programs still find. Empty:
+// the error is about the command line.
+func (r *run) hint(err error) string {
+	if r.own != nil {
+		if text := r.own.Hint(r.words, err); text != "" {
+			return text
+		}
+	}
+	return advice.Host(err)
 }
 
 func joinMessage(e *nsexec.Error) string {

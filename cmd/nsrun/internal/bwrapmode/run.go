@@ -72,10 +72,8 @@ func Run(argv []string, own *Owner) int {
 		return 128 + int(killed.Signal) // as if it had been killed a moment later
 	}
 	text := r.message(err)
-	if own != nil {
-		if hint := own.Hint(r.words, err); hint != "" {
-			text += " (" + hint + ")"
-		}
+	if hint := r.hint(err); hint != "" {
+		text += " (" + hint + ")"
 	}
 	r.say(cfg.LevelPrefix, bwrap.SeverityError, text)
 	return r.failed(err)
