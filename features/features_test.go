@@ -359,3 +359,18 @@ func TestAppArmorRemedy(t *testing.T) {
 		}
 	}
 }
+
+// TestControllersRemedy: doctor recommends doctor --fix only where that changes something.
+func TestControllersRemedy(t *testing.T) {
+	root := t.TempDir()
+	if got := controllersRemedy(root, false); got == "" || strings.Contains(got, "--fix") {
+		t.Errorf("without systemd: %q", got)
+	}
+	testenv.Tree(t, root, "run/systemd/system/", "sys/fs/cgroup/cgroup.controllers: cpu memory pids")
+	if got := controllersRemedy(root, false); got != "sudo nsrun doctor --fix, and log in again" {
+		t.Errorf("with systemd: %q", got)
+	}
+	if got := controllersRemedy(root, true); got != "" {
+		t.Errorf("root: %q", got)
+	}
+}

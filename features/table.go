@@ -132,8 +132,8 @@ var table = [...]entry{
 		calls: []systemCall{{"fsopen", unix.SYS_FSOPEN}}},
 	{Feature: Feature{Name: CgroupControllers, For: "limits on memory, processes and processors",
 		Since: "4.15", Needs: "root, a cgroup that was delegated to this user, or systemd's manager of the user's services", Lost: "--memory and --cpus are refused, and so is --pids for root",
-		Remedy: "sudo nsrun doctor --fix, and log in again"},
-		source: "cgroups(7)", try: tryControllers},
+		Remedy: delegateRemedy},
+		source: "cgroups(7)", try: tryControllers, remedy: func(error) string { return controllersRemedy("/", unix.Geteuid() == 0) }},
 	{Feature: Feature{Name: ProcessCounts, For: "a process limit without cgroups",
 		Since: "5.14", Needs: "a new user namespace", Lost: "where no cgroup enforces it, --pids is refused"},
 		source: "commit 21d1c5e386bc", on: UserNamespaces, try: tryProcessCounts},
@@ -176,11 +176,12 @@ var table = [...]entry{
 }
 
 const (
-	callAllowed = "a seccomp filter that allows it"
-	loadOverlay = "modprobe overlay, as root"
-	moreMounts  = "sysctl user.max_mnt_namespaces=10000"
-	morePIDs    = "sysctl user.max_pid_namespaces=10000"
-	unmask      = "docker run --security-opt systempaths=unconfined, podman run --security-opt unmask=ALL, " +
+	callAllowed    = "a seccomp filter that allows it"
+	loadOverlay    = "modprobe overlay, as root"
+	delegateRemedy = "sudo nsrun doctor --fix, and log in again"
+	moreMounts     = "sysctl user.max_mnt_namespaces=10000"
+	morePIDs       = "sysctl user.max_pid_namespaces=10000"
+	unmask         = "docker run --security-opt systempaths=unconfined, podman run --security-opt unmask=ALL, " +
 		"or procMount: Unmasked in Kubernetes' securityContext"
 )
 

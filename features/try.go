@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -51,6 +52,20 @@ func tryControllers() error {
 		return absentError("no cgroup that this process can make has the controllers " + strings.Join(missing, ", "))
 	}
 	return nil
+}
+
+// controllersRemedy is doctor --fix where that changes something: under systemd, with a cgroup v2 that has the
+// controllers. Elsewhere a user gets them as root, or from whoever has them; root may have to change the container.
+func controllersRemedy(root string, isRoot bool) string {
+	_, err := os.Stat(path.Join(root, "run/systemd/system"))
+	controllers, _ := os.ReadFile(path.Join(root, "sys/fs/cgroup/cgroup.controllers"))
+	switch {
+	case isRoot:
+		return ""
+	case err == nil && slices.Contains(strings.Fields(string(controllers)), "memory"):
+		return delegateRemedy
+	}
+	return "nsrun as root, or in a cgroup that was delegated to this user"
 }
 
 // trySeccomp tries both calls that install filters.

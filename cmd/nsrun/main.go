@@ -18,7 +18,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nsrun/nsrun/cmd/nsrun/internal/advice"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/bwrapmode"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/internal/reexec"
@@ -38,7 +37,7 @@ func main() {
 	asBwrap := filepath.Base(os.Args[0]) == "bwrap"
 	if err := enoughFiles(); err != nil {
 		if asBwrap {
-			os.Exit(bwrapmode.Refuse(err.Error() + " (" + advice.For(err) + ")"))
+			os.Exit(bwrapmode.Refuse(err.Error()))
 		}
 		os.Exit(console.Fail(err))
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -86,5 +87,23 @@ func TestClosedHint(t *testing.T) {
 				t.Errorf("%s %s: %q, not %q", op, path, got, want)
 			}
 		}
+	}
+}
+
+// TestSharedHint: a directory that everybody can write to gets another mode, except where a file system has none to give.
+// Then sessions go to a directory in which nobody else can remove them.
+func TestSharedHint(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	e := &overlay.Error{Op: "open state directory", Path: dir}
+	for fixed, want := range map[bool]string{false: "try: chmod o-w " + dir, true: "try: export XDG_STATE_HOME=/"} {
+		if got := sharedHint(e, "$HOME", func(string) bool { return !fixed }); !strings.Contains(got, want) {
+			t.Errorf("%v: %s", fixed, got)
+		}
+	}
+	if !modesFixed(unix.MSDOS_SUPER_MAGIC) || !modesFixed(unix.FUSE_SUPER_MAGIC) || modesFixed(unix.EXT4_SUPER_MAGIC) || modesFixed(unix.TMPFS_MAGIC) {
+		t.Error("the types of file systems")
 	}
 }

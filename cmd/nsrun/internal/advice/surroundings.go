@@ -85,7 +85,7 @@ func Surroundings(err error) string {
 		below = "$XDG_STATE_HOME"
 	}
 	if errors.Is(err, owndir.ErrShared) {
-		return sharedHint(e, below)
+		return sharedHint(e, below, holdsModes)
 	}
 	for _, why := range [...]error{fs.ErrPermission, fs.ErrNotExist, unix.EROFS, unix.ENOTDIR, unix.ENOSPC, unix.EDQUOT} {
 		if e.Path == "" || errors.Is(err, why) {
@@ -118,10 +118,10 @@ func Host(err error) string {
 
 // sharedHint is the hint for a directory that everybody can write to, as volumes of Kubernetes and Nomad are: its owner
 // changes its mode, and others take a sticky directory, in which nobody else can remove what is theirs.
-func sharedHint(e *overlay.Error, below string) string {
+func sharedHint(e *overlay.Error, below string, holdsModes func(path string) bool) string {
 	text, uid := "sessions are kept below "+below+", where others could replace them; try: ", unix.Geteuid()
 	var st unix.Stat_t
-	if unix.Lstat(e.Path, &st) == nil && int(st.Uid) == uid {
+	if unix.Lstat(e.Path, &st) == nil && int(st.Uid) == uid && holdsModes(e.Path) {
 		return text + escape.Command([]string{"chmod", "o-w", e.Path})
 	}
 	for _, dir := range [...]string{"/var/tmp", "/tmp", "/dev/shm"} {
@@ -130,6 +130,23 @@ func sharedHint(e *overlay.Error, below string) string {
 		}
 	}
 	return text + "export XDG_STATE_HOME=DIR, with a directory that only you can write to, and none above it that everybody can write to"
+}
+
+// holdsModes reports whether chmod(1) has an effect on the file system of a path.
+func holdsModes(path string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(path, &st) != nil || !modesFixed(uint32(st.Type))
+}
+
+// modesFixed reports whether each file on this type of file system can have the mode that a mount option says, and
+// chmod(1) changes none, or reports success all the same (ntfs-3g, drvfs).
+func modesFixed(typ uint32) bool {
+	const exfat, ntfs, ntfs3, nine, cifs, smb2, fuse = 0x2011bab0, 0x5346544e, 0x7366746e, 0x01021997, 0xff534d42, 0xfe534d42, 0x65735546
+	switch typ {
+	case unix.MSDOS_SUPER_MAGIC, exfat, ntfs, ntfs3, nine, cifs, smb2, fuse:
+		return true
+	}
+	return false
 }
 
 // lacking tries the features that a sandbox needs, and returns what is missing, with what to do. Empty: nothing.

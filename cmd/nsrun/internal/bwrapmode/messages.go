@@ -88,13 +88,15 @@ func (r *run) message(err error) string {
 	return e.Error()
 }
 
-// hint says what to do where this host refuses a call, also after bubblewrap's words, which programs still find. Empty:
+// hint says what to do where this host refuses a call. As bwrap, only where bubblewrap has no words for the error. Empty:
 // the error is about the command line.
 func (r *run) hint(err error) string {
-	if r.own != nil {
-		if text := r.own.Hint(r.words, err); text != "" {
-			return text
+	if r.own == nil {
+		if e, ok := errors.AsType[*nsexec.Error](err); ok && r.message(err) != e.Error() {
+			return ""
 		}
+	} else if text := r.own.Hint(r.words, err); text != "" {
+		return text
 	}
 	return advice.Host(err)
 }
