@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Variables are the names that a pattern can have.
@@ -33,6 +34,7 @@ var (
 	errUser     = errors.New("only ~/ stands for a home directory; write that of another user in full")
 	errNoHome   = errors.New("the home directory is not known")
 	errBracket  = errors.New("a pattern is wrong: a [ has no ]")
+	errRange    = errors.New("a pattern is wrong: a range in [ ] is backwards: write [a-z], not [z-a]")
 	errEnd      = errors.New(`a pattern is wrong: nothing follows the \ at its end`)
 	errVariable = errors.New("a pattern is wrong: a $ without the name of a variable; the character itself is written \\$")
 	errUp       = errors.New("a pattern is wrong: .. follows a wildcard")
@@ -87,10 +89,40 @@ func Parse(text string, get func(name string) string) (p Pattern, err error) {
 			if _, err := path.Match(part, ""); err != nil {
 				return p, errBracket
 			}
+			if backward(part) {
+				return p, errRange
+			}
 			p.parts = append(p.parts, part)
 		}
 	}
 	return p, nil
+}
+
+// backward reports whether a part, valid for path.Match, has a range such as [z-a], which no character is in.
+func backward(part string) bool {
+	next := func() (r rune) {
+		part = strings.TrimPrefix(part, `\`)
+		r, n := utf8.DecodeRuneInString(part)
+		part = part[n:]
+		return r
+	}
+	for part != "" {
+		if part[0] != '[' {
+			_ = next()
+			continue
+		}
+		part = strings.TrimPrefix(part[1:], "^")
+		for first := true; part != "" && (first || part[0] != ']'); first = false {
+			low := next()
+			if rest, ok := strings.CutPrefix(part, "-"); ok {
+				if part = rest; next() < low {
+					return true
+				}
+			}
+		}
+		part = strings.TrimPrefix(part, "]")
+	}
+	return false
 }
 
 // expand puts the values of variables in.
