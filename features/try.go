@@ -274,6 +274,10 @@ func procRemedy(err error) string {
 	return unmask
 }
 
+// unlimited is what /proc says of a limit on namespaces that nobody has set in this user namespace. If it is reached,
+// it is that of a user namespace around this one, as bwrap --disable-userns sets it: from here it cannot be raised.
+const unlimited = "2147483647"
+
 // userRemedy says what to do about the setting that refuses user namespaces here.
 func userRemedy(err error) string {
 	is := func(sysctl, value string) bool {
@@ -285,6 +289,8 @@ func userRemedy(err error) string {
 	switch {
 	case err == errReadOnlyProc:
 		return "mount -o remount,rw /proc"
+	case (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EUSERS)) && is("user/max_user_namespaces", unlimited):
+		return "run nsrun outside of the container or sandbox that it is in, which allows no user namespaces"
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
 		return "sysctl user.max_user_namespaces=10000"
 	case errors.Is(err, unix.ENOSYS) && Filtered():

@@ -1,6 +1,7 @@
 package nsexec
 
 import (
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -17,7 +18,7 @@ const raised = 10000
 func namespacesUsedUp() string {
 	low := lowest(readLimit)
 	if low == nil {
-		return "the limit on namespaces is reached (user.max_*_namespaces)"
+		return "the limit on namespaces is reached; try: run nsrun outside of the container or sandbox that it is in"
 	}
 	return "the limit on namespaces is reached; try: sysctl " + strings.Join(low, " ")
 }
@@ -36,7 +37,11 @@ func mountsUsedUp() string {
 	return "the limit on mounts is reached; try: sysctl fs.mount-max=" + strconv.Itoa(max(usual, 2*now))
 }
 
-// lowest returns the settings for sysctl(8) that raise the lowest limits on namespaces. None: they cannot be read.
+// unlimited is a limit that nobody has set in this user namespace.
+const unlimited = math.MaxInt32
+
+// lowest returns the settings for sysctl(8) that raise the lowest limits on namespaces. None: they cannot be read, or
+// no setting here raises them, because it is a limit of a user namespace around this one that is reached.
 func lowest(read func(name string) (int, bool)) (settings []string) {
 	least := -1
 	for _, kind := range namespaceKinds {
@@ -44,8 +49,8 @@ func lowest(read func(name string) (int, bool)) (settings []string) {
 		if ok && (least < 0 || n < least) {
 			least, settings = n, nil
 		}
-		if ok && n == least {
-			settings = append(settings, limitName(kind)+"="+strconv.Itoa(max(raised, 2*n)))
+		if ok && n == least && n < unlimited {
+			settings = append(settings, limitName(kind)+"="+strconv.Itoa(min(max(raised, 2*n), unlimited)))
 		}
 	}
 	return settings

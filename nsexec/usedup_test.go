@@ -3,6 +3,7 @@
 package nsexec
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +23,8 @@ func TestLowest(t *testing.T) {
 		{nil, 0, "user.max_user_namespaces=10000 user.max_mnt_namespaces=10000 user.max_pid_namespaces=10000 user.max_net_namespaces=10000 " +
 			"user.max_ipc_namespaces=10000 user.max_uts_namespaces=10000 user.max_cgroup_namespaces=10000"},
 		{map[string]int{"cgroup": 7}, -1, "user.max_cgroup_namespaces=10000"},
+		{nil, math.MaxInt32, ""},
+		{map[string]int{"net": math.MaxInt32 - 1}, math.MaxInt32, "user.max_net_namespaces=2147483647"},
 	} {
 		got := lowest(func(name string) (int, bool) {
 			kind := strings.TrimSuffix(strings.TrimPrefix(name, "user/max_"), "_namespaces")

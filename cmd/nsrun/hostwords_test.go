@@ -94,6 +94,8 @@ func TestHostWords(t *testing.T) {
 		{"no home", "unset HOME XDG_STATE_HOME; exec " + nsrun, "", false},
 		{"a home that is not there", "unset XDG_STATE_HOME; HOME=/proc/none exec " + nsrun, "try: export XDG_STATE_HOME=DIR", false},
 		{"no namespaces", "echo 0 >/proc/sys/user/max_user_namespaces && exec " + nsrun, "try: sysctl user.max_user_namespaces=10000)", false},
+		{"no namespaces in a sandbox", "echo 1 >/proc/sys/user/max_user_namespaces && exec unshare -U --map-root-user " + nsrun,
+			"try: run nsrun outside of the container or sandbox that it is in", false},
 		{"no mount namespaces", "echo 0 >/proc/sys/user/max_mnt_namespaces && exec " + nsrun, "try: sysctl user.max_mnt_namespaces=10000)", false},
 		{"one mount namespace", "echo 1 >/proc/sys/user/max_mnt_namespaces && exec " + nsrun, "try: sysctl user.max_mnt_namespaces=10000)", false},
 		{"no PID namespaces", "echo 0 >/proc/sys/user/max_pid_namespaces && exec " + nsrun, "try: sysctl user.max_pid_namespaces=10000)", false},
@@ -146,5 +148,28 @@ func TestHostWords(t *testing.T) {
 				t.Errorf("status %d, want %q\n%s", got.status, c.want, got.out)
 			}
 		})
+	}
+}
+
+// TestDoctorInside: if it is a sandbox around nsrun that allows no user namespaces, doctor names no setting that cannot
+// be changed from there.
+func TestDoctorInside(t *testing.T) {
+	testenv.Leaks(t, reap)
+	bin := installed(t)
+	const setting, outside = "try: sysctl user.max_user_namespaces=10000\n", "try: run nsrun outside of the container or sandbox that it is in"
+	for limit, want := range map[string]string{
+		"echo 0 >/proc/sys/user/max_user_namespaces && exec ":                               setting,
+		"echo 1 >/proc/sys/user/max_user_namespaces && exec unshare -U --map-root-user -- ": outside,
+	} {
+		unshare, err := exec.LookPath("unshare")
+		if err != nil {
+			testenv.Skip(t, "unshare", err.Error())
+			return
+		}
+		cmd := command("-U", "--map-root-user", "/bin/sh", "-c", limit+filepath.Join(bin, "nsrun")+" doctor")
+		cmd.Env = append(os.Environ(), "HOME="+testenv.Dir(t))
+		if got := runs(t, bin, unshare, cmd); !strings.Contains(got.out, want) || strings.Contains(got.out, setting) != (want == setting) {
+			t.Errorf("%s: want %q\n%s", limit, want, got.out)
+		}
 	}
 }
