@@ -28,8 +28,11 @@ import (
 
 // blame finds out which refusals made a command fail. The zero blame has observed nothing.
 type blame struct {
-	of     map[int]*followed // the processes that met a refusal, or have a child that failed of one
-	reason []int             // why the command failed: indexes of refusals; nil: for another reason, or it has not ended
+	of map[int]*followed // the processes that met a refusal, or have a child that failed of one
+	// connections are the refusals of connections. Programs that start others, such as ssh, for a connection say only
+	// that there is none.
+	connections map[int]bool
+	reason      []int // why the command failed: indexes of refusals; nil: for another reason, or it has not ended
 	// holds reports whether a hidden directory of the host has a file that a message names. Nil: unknown.
 	holds func(dir, name string) bool
 }
@@ -59,6 +62,7 @@ type met struct {
 	host   string // the name of an address; empty: unknown
 	err    syscall.Errno
 	net    bool   // something of the network
+	conn   bool   // a connection, of the network or to a server of this host
 	call   bool   // a system call that the filter refuses
 	alone  bool   // the process has one thread
 	helper bool   // a descendant of the process met it
@@ -74,6 +78,7 @@ type fault struct {
 	out     string // its standard output
 	times   int    // of its parent
 	aside   bool   // it ran in the background
+	conn    bool   // the reason is a connection
 }
 
 // Limits.
@@ -112,6 +117,12 @@ func (b *blame) refused(p attempts.Process, m met) {
 	m.alone = p.Threads == 1
 	m.by, _, _ = strings.Cut(p.Program, " ")
 	f := b.follow(p.Host)
+	if m.conn {
+		if b.connections == nil {
+			b.connections = map[int]bool{}
+		}
+		b.connections[m.index] = true
+	}
 	if m.net {
 		b.refusedNet(p, f, m)
 		return
@@ -142,14 +153,14 @@ func (b *blame) refusedNet(p attempts.Process, f *followed, m met) {
 // Follows reports whether what a process does next matters.
 func (b *blame) Follows(process int) bool { return b.of[process] != nil }
 
-// Tried records that a process used a path, or failed to for a reason of its own.
+// Tried records that a process used a path or connected to a server, or failed to for a reason of its own.
 func (b *blame) Tried(process int, name string, failed bool) {
 	f := b.of[process]
 	if f == nil || noise(name, len(f.text) > 0 && !f.fresh) || f.again(name) {
 		return
 	}
-	if n := len(f.met); n > 0 && f.met[n-1].net && resolves(name) {
-		return
+	if n := len(f.met); n > 0 && (f.met[n-1].net && resolves(name) || f.met[n-1].conn && !strings.HasPrefix(name, "/")) {
+		return // it tries several addresses
 	}
 	f.went, f.fresh = true, true
 	if failed {
@@ -221,8 +232,13 @@ func (b *blame) Ended(p attempts.Process, status int, command bool) {
 	case reason == nil && slices.Contains(p.Kin, p.Parent) && !shells(p.Program): // its parent reports why it failed
 	case reason != nil || parent != nil:
 		parent = b.follow(p.Parent)
-		parent.child, parent.quiet, parent.fresh = &fault{reason, p.Program, out, parent.times, p.Background}, true, true
+		parent.child, parent.quiet, parent.fresh = &fault{reason, p.Program, out, parent.times, p.Background, b.connected(reason)}, true, true
 	}
+}
+
+// connected reports whether all of the reasons are refused connections.
+func (b *blame) connected(reason []int) bool {
+	return reason != nil && !slices.ContainsFunc(reason, func(i int) bool { return !b.connections[i] })
 }
 
 // pass tells a parent which writes a child was refused that ended without an error: it may have told its parent of them
@@ -306,7 +322,7 @@ func (f *followed) reason(shell bool) []int {
 	}
 	text := bytes.TrimSpace(errorsOnly(f.text))
 	if c := f.child; c != nil && !(len(text) == 0 && f.times > c.times && !f.met[len(f.met)-1].beside()) {
-		if len(text) == 0 || shell || about(text, c.program) {
+		if len(text) == 0 || shell || about(text, c.program) || c.conn && aboutNetwork(text) {
 			return c.reason
 		}
 		return nil
@@ -344,6 +360,9 @@ func (f *followed) named() (reason []int, said bool) {
 	}
 	if reason == nil {
 		reason = f.searched(text, words)
+	}
+	if reason == nil {
+		reason = f.lacking(text)
 	}
 	if reason != nil {
 		return reason, true
@@ -492,7 +511,7 @@ func refersBack(text []byte) bool {
 // about reports whether a message is about the end of another program.
 func about(text []byte, program string) bool {
 	name, _, _ := strings.Cut(program, " ")
-	return containsAny(text, "status", "exit code", "error 1", "error 2", "] error ", "command failed", "failed with", "exited", "clone of", "failed to clone", name)
+	return containsAny(text, "status", "exit code", "error 1", "error 2", "] error ", "command failed", "failed with", "exited", "clone of", "failed to clone", "could not read from remote repository", name)
 }
 
 // aboutAccess reports whether a message that names nothing can be about a refusal.

@@ -50,6 +50,7 @@ func (x *Execution) observe(cmd *nsexec.Cmd, deny nsexec.Filter) error {
 		return err
 	}
 	box := x.box
+	box.Closed = append(slices.Clip(box.Closed), host.ConfigDirs(host.Home())...)
 	o := &observed{box: &box, loopback: !x.request.Network && (x.net == nil || x.net.mode == BrokerEnforcer), open: x.request.Network, abstract: x.runner.config.AllowUnix, net: x.net}
 	o.blame.holds = holds
 	if o.net != nil {
@@ -188,8 +189,11 @@ func (o *observed) add(r Refusal, who attempts.Process, m met) {
 // refusedInet returns the Refusal of a use of the network. If rules refuse it, the Refusal has only the target: the
 // enforcer logs the rest.
 func (o *observed) refusedInet(a attempts.Attempt, by func() attempts.Process, m *met) (r Refusal, ok bool) {
+	if a.Joins {
+		return o.refusedJoin(a, m)
+	}
 	local := a.To.Addr().IsLoopback()
-	m.net = !local
+	m.net, m.conn = !local, !a.Serves
 	proto := netpolicy.TCP
 	if a.Datagram {
 		proto = netpolicy.UDP
@@ -227,6 +231,13 @@ func (o *observed) refusedInet(a attempts.Attempt, by func() attempts.Process, m
 	v := o.net.table.Decide(proto, a.To)
 	m.net, m.target, m.host = true, a.To.Addr().String(), v.Host
 	return Refusal{Kind: RefusedConnect, Target: a.To.String(), Rule: networkRule, Count: 1}, !v.Allowed
+}
+
+// refusedJoin returns the Refusal of a multicast group, if the host has a device for it that the sandbox lacks. With
+// rules of the network the enforcer knows it.
+func (o *observed) refusedJoin(a attempts.Attempt, m *met) (r Refusal, ok bool) {
+	m.call, m.target = true, a.To.Addr().String()
+	return refusedGroup(m.target), !o.open && o.net == nil && joinsOn(a.Device)
 }
 
 // refusedAbstract is a connection to a socket of the host that has no path, if the sandbox has none of that name.

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/attempts"
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/sys"
 )
@@ -68,6 +69,10 @@ func (t *refusalTable) privileges(lower []byte) {
 			t.add(r)
 			return
 		}
+	}
+	if !t.open && !t.rules && t.joins(lower) && joinsOn(attempts.Device{}) {
+		t.add(refusedGroup(""))
+		return
 	}
 	if !t.open && containsAny(lower, "assign requested address", "eaddrnotavail", "address not available") {
 		for _, word := range bytes.FieldsFunc(lower, func(r rune) bool { return bytes.ContainsRune([]byte(" \t\n'\"(),;[]"), r) }) {
@@ -148,6 +153,34 @@ func refusedICMP() Refusal {
 func refusedAddress(address string) Refusal {
 	return Refusal{Kind: RefusedServe, Op: "bind", Target: address, Rule: addressRule, Count: 1, Flag: "--net host",
 		Why: "the sandbox has network devices of its own, without this address of the host: bind to 0.0.0.0, :: or 127.0.0.1"}
+}
+
+// refusedGroup is the joining of a multicast group without a network. Empty: an unknown one.
+func refusedGroup(group string) Refusal {
+	return Refusal{Kind: RefusedServe, Op: "join", Target: group, Rule: addressRule, Count: 1, Flag: "--net host",
+		Why: "the sandbox has no network device for multicast"}
+}
+
+// joins reports whether a message is about joining a multicast group: it says so, or the line before it, or the command
+// line. Python's messages have only the text of the error.
+func (t *refusalTable) joins(lower []byte) bool {
+	if !containsAny(lower, "no such device", "enodev") || containsAny(lower, "no such device or address") {
+		return false
+	}
+	about := []string{"membership", "multicast", "join_group"}
+	return containsAny(lower, about...) || containsAny(t.last, about...) || containsAny([]byte(strings.Join(t.args, " ")), about...)
+}
+
+// joinsOn reports whether the host has a device, other than loopback, on which a process could join a multicast group.
+func joinsOn(d attempts.Device) bool {
+	if d.Address.IsValid() {
+		return hasAddress(d.Address.AsSlice())
+	}
+	list, _ := net.Interfaces()
+	return slices.ContainsFunc(list, func(i net.Interface) bool {
+		const joins = net.FlagUp | net.FlagMulticast
+		return i.Flags&(joins|net.FlagLoopback) == joins && (d.Index == 0 || d.Index == i.Index)
+	})
 }
 
 // hasAddress reports whether it is an address of the host's network devices that sandboxes do not have.

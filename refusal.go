@@ -29,7 +29,8 @@ type Refusal struct {
 	// "socket", "blocked", "private" (commands have their own in place of the host's), "strict" (only what is
 	// listed is shown), "nsrun", "privileges", "network", "seccomp", "mount" (a rule names this very file, so it is
 	// a mount of its own), "loopback" (a server of this host listens there, but commands have their own loopback
-	// device), "address" (a server at an address of the host, whose network devices the sandbox does not have),
+	// device), "address" (a server at an address of the host, or a multicast group on its network devices, which the
+	// sandbox does not have),
 	// "owner" (an overlay can hold no new version of another user's or group's file), "icmp" (ping(8)), "processes"
 	// (the sandbox has its own process ids), "limit" (one of Result.Limits, or Config.Timeout; the Flag is for twice
 	// as much).
@@ -62,7 +63,12 @@ func (r Refusal) String() string {
 	case RefusedUnix:
 		text = "connection to"
 	case RefusedServe:
-		text = "server at"
+		if text = "server at"; r.Op == "join" {
+			text = "joining of"
+			if r.Target == "" {
+				text += " a multicast group"
+			}
+		}
 	case RefusedSyscall:
 		text = "system call"
 	case RefusedSignal:

@@ -86,6 +86,9 @@ func (x *Execution) findRefusals(err error) {
 		for _, r := range x.observed.list {
 			if r.Rule != networkRule {
 				t.widen(&r)
+				if !x.runner.apart { // Learn finds out by itself which directories git needs
+					t.widenGit(&r)
+				}
 				t.add(r)
 			}
 		}
@@ -225,11 +228,12 @@ type refusalTable struct {
 	dir      string   // the working directory
 	args     []string // the command line
 	words    []string // of args: those that can be paths, absolute and clean
-	guesses  [5]guess // for messages that name no path: of databases, what is removed, others, two mounts, and sockets
+	guesses  [6]guess // for messages that name no path: of databases, what is removed, others, two mounts, sockets, and outputs
 	names    int      // that may still be looked at
 	looked   int      // how many words were looked for
 	last     []byte   // the line before the one that is looked at
 	now      []byte   // and that one
+	pushes   bool     // git could not write to a repository, which it names in a later line
 	held     uint64   // nsrun's privileges, see sys.Held
 	landlock bool     // nothing is done by mounts
 	rules    bool     // it has a network by rules
@@ -263,7 +267,8 @@ var messages = [...]struct {
 }{
 	{[]byte("read-only file system"), unix.EROFS},
 	{[]byte(readOnlyDatabase), unix.EROFS},
-	{[]byte("unable to create temporary object directory"), unix.EROFS}, // git, of a repository to push to
+	{[]byte(cannotPush), unix.EROFS},
+	{[]byte(cannotWrite), unix.EROFS},
 	{[]byte("permission denied"), unix.EACCES},
 	{[]byte("no such file"), unix.ENOENT},          // not all shells say "or directory"
 	{[]byte("directory nonexistent"), unix.ENOENT}, // dash
@@ -308,6 +313,8 @@ func (t *refusalTable) text(output []byte) {
 		t.privileges(lower)
 		t.servers(lower)
 		t.across(string(line))
+		t.pushed(string(line))
+		t.ssh(lower)
 		if bytes.Contains(lower, []byte("not found")) || bytes.Contains(lower, []byte("no such file")) {
 			t.program(line)
 		}
@@ -319,6 +326,14 @@ func (t *refusalTable) text(output []byte) {
 				}
 				if string(m.text) == readOnlyDatabase {
 					t.guesses[0].add(t, t.database)
+					break
+				}
+				if string(m.text) == cannotPush {
+					t.pushes = true
+					break
+				}
+				if string(m.text) == cannotWrite {
+					t.guesses[5].add(t, t.output)
 					break
 				}
 				switch found := t.line(before, behind, m.err); {

@@ -45,6 +45,9 @@ func (t *refusalTable) line(before, behind string, err unix.Errno) bool {
 		if t.names--; t.names < 0 {
 			break
 		}
+		if kind == RefusedWrite {
+			name = lockOf(name, before)
+		}
 		removal := kind == RefusedWrite && (removes(before) || strings.Contains(behind, " -> ") || !changes(before) && t.removing(behind))
 		if removal {
 			name = t.removedFrom(filepath.Dir(name)) // which is what is written to
@@ -100,10 +103,10 @@ func shellWords(args []string) iter.Seq[string] {
 }
 
 // absolute is the path that a relative one in a message about a write means: in the working directory, or, if the
-// command may write there, in a directory that the command line names, as git -C does.
+// command may write there or the command line changes the directory, in a directory that it names, as git -C does.
 func (t *refusalTable) absolute(name string) string {
 	path := filepath.Join(t.dir, name)
-	if _, ok := refusedPath(t.box, path, unix.EROFS, RefusedWrite); ok {
+	if _, ok := refusedPath(t.box, path, unix.EROFS, RefusedWrite); ok && !t.moves() {
 		return path
 	}
 	for _, dir := range t.paths() {

@@ -21,7 +21,7 @@ func TestRefusedUnnamed(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir, c := refusing(t)
 	sock := filepath.Join(dir, "sock")
-	testenv.Tree(t, dir, "bare/")
+	testenv.Tree(t, dir, "bare/", "cfg: ", "../home/.ssh/known_hosts: x", "../home/.ssh/id_ed25519: x")
 	if b, err := exec.Command("git", "init", "-q", "--bare", filepath.Join(dir, "bare")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, b)
 	}
@@ -32,6 +32,16 @@ func TestRefusedUnnamed(t *testing.T) {
 		{`perl -e '` + connect + `die "PermissionError: [Errno 13] Permission denied\n"'`, "--allow-unix $S"},
 		{`perl -e '` + connect + `die "curl: (7) Failed to connect to x port 80 after 0 ms: Couldn\x27t connect to server\n"' -- --unix-socket $S`, "--allow-unix $S"},
 		{commit + "git push -q $D/bare HEAD:refs/heads/new", "--rw $D/bare"},
+		{commit + "git remote add o $D/bare && git push -q o HEAD:refs/heads/named", "--rw $D/bare"},
+		{commit + "git push -q file://$D/bare HEAD:refs/heads/url", "--rw $D/bare"},
+		{commit + "git push -q ../host/bare HEAD:refs/heads/relative", "--rw $D/bare"},
+		{`git config -f $D/cfg a.b c`, "--rw $D"},
+		{`perl -e 'open(F, ">", "$D/new") or die "curl: (23) Failure writing output to destination\n"' -- -sSfo $D/new`, "--rw $D"},
+		{`perl -e 'open(F, "<", "$H/.ssh/known_hosts") or die "Host key verification failed.\n"'`, "--ro $H/.ssh/known_hosts"},
+		{`perl -e 'open(F, "<", "$H/.ssh/id_ed25519") or die "me\@host: Permission denied (publickey,password).\n"'`, "--ro $H/.ssh/id_ed25519"},
+		{`perl -e 'die "curl: (23) Failure writing output to destination\n"' -- -o new $D`, ""},
+		{`echo "unable to create temporary object directory" >&2; echo "To $D/../p" >&2; false`, ""},
+		{`echo "To $D/bare" >&2; false`, ""},
 		{`perl -e '` + connect + `die "no answer\n"'`, ""},
 		{`: $S; touch closed; chmod 0 closed; echo "cannot read closed: Permission denied" >&2; false`, ""},
 		{`: $S; echo "/etc: Permission denied" >&2; false`, ""},
@@ -39,7 +49,7 @@ func TestRefusedUnnamed(t *testing.T) {
 		{`: $S; echo "Permission denied" >&2`, ""},
 		{`: ` + filepath.Dir(dir) + `/p; echo "unable to create temporary object directory" >&2; false`, ""},
 	} {
-		fill := strings.NewReplacer("$S", sock, "$D", dir).Replace
+		fill := strings.NewReplacer("$S", sock, "$D", dir, "$H", filepath.Join(filepath.Dir(dir), "home")).Replace
 		for _, through := range []bool{false, true} {
 			res, err := runner(t, c).Run(t.Context(), passing(t, fill(q.command), through))
 			flag := ""
@@ -147,6 +157,26 @@ func TestManyRefusals(t *testing.T) {
 			if r.Failed != (i == 0) || i == 0 && r.Target != filepath.Join(dir, "last") {
 				t.Errorf("%s: %d: %+v", many, i, r)
 			}
+		}
+	}
+}
+
+// TestRefusedElsewhere: a relative name in a message of git -C is in that directory, although git's own directory of
+// the project is read-only, too.
+func TestRefusedElsewhere(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir, c := refusing(t)
+	c.Mode, c.After = nsrun.Direct, nsrun.Keep
+	work := filepath.Join(dir, "work")
+	for _, at := range []string{c.Project, work} {
+		if b, err := exec.Command("git", "init", "-q", at).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, b)
+		}
+	}
+	for _, command := range []string{"git -C ../host/work fetch -q .", "cd " + work + " && git fetch -q ."} {
+		res, err := runner(t, c).Run(t.Context(), passing(t, command, true))
+		if err != nil || len(res.Refusals) != 1 || res.Refusals[0].Flag != "--rw "+filepath.Join(work, ".git") {
+			t.Errorf("%s: %v, %+v: %s", command, err, res.Refusals, res)
 		}
 	}
 }

@@ -75,6 +75,7 @@ func observing(deny []unix.SockFilter, owners bool, held uint64) (f seccomp.Filt
 		f.Notify()
 		f.Nr()
 	})
+	reportJoins(&f)
 	reportWrites(&f, standardError)
 	for _, i := range deny {
 		if i.Code == seccomp.Return && i.K&seccomp.Action == seccomp.Refuse && told(syscall.Errno(i.K&^seccomp.Action)) {

@@ -14,23 +14,32 @@ import (
 
 // inet handles a call with an internet address, and reports whether it was one.
 func (o *Observer) inet(n *notify.Notification) bool {
-	at, size := n.Args[1], n.Args[2]
-	if n.NR == unix.SYS_SENDTO {
-		at, size = n.Args[4], n.Args[5]
-	}
+	at, size := addressOf(n)
 	to := o.address(n.PID, at, size)
 	if !to.IsValid() {
 		return false
 	}
-	o.tell(n, Attempt{Kind: Inet, To: to, Datagram: datagram(n), Serves: n.NR == unix.SYS_BIND})
+	a := Attempt{Kind: Inet, To: to, Datagram: datagram(n), Serves: n.NR == unix.SYS_BIND}
+	if !o.tell(n, a) && !a.Datagram && !a.Serves {
+		o.tried(n, to.String(), connects, true)
+	}
 	return true
+}
+
+// addressOf is where the address of a call is in its caller's memory, and its size.
+func addressOf(n *notify.Notification) (at, size uint64) {
+	if n.NR == unix.SYS_SENDTO {
+		return n.Args[4], n.Args[5]
+	}
+	return n.Args[1], n.Args[2]
 }
 
 // abstract handles a connection to a socket whose name is not in the file system, and reports whether it was one.
 func (o *Observer) abstract(n *notify.Notification) bool {
 	const most = 110 // struct sockaddr_un
-	size := min(n.Args[2], most)
-	if n.NR != unix.SYS_CONNECT || size <= 3 || notify.ReadMemory(n.PID, uintptr(n.Args[1]), o.text[:size]) != 0 ||
+	at, size := addressOf(n)
+	size = min(size, most)
+	if n.NR == unix.SYS_BIND || size <= 3 || notify.ReadMemory(n.PID, uintptr(at), o.text[:size]) != 0 ||
 		binary.LittleEndian.Uint16(o.text[:]) != unix.AF_UNIX || o.text[2] != 0 {
 		return false
 	}
@@ -41,7 +50,7 @@ func (o *Observer) abstract(n *notify.Notification) bool {
 
 // takesAddress reports whether a call's path is in the address of a socket.
 func takesAddress(n *notify.Notification) bool {
-	return n.NR == unix.SYS_CONNECT || n.NR == unix.SYS_BIND
+	return n.NR == unix.SYS_CONNECT || n.NR == unix.SYS_BIND || n.NR == unix.SYS_SENDTO
 }
 
 // address returns the internet address in a caller's memory. The zero AddrPort: there is none.

@@ -52,6 +52,8 @@ type Attempt struct {
 	To       netip.AddrPort // for Inet
 	Datagram bool           // for Inet: the socket is not a TCP socket
 	Serves   bool           // for Inet: To is an address of its own, at which it serves
+	Joins    bool           // for Inet: To is a multicast group, which it joins on Device
+	Device   Device         // for Joins
 	Number   int            // for Signal
 }
 
@@ -70,8 +72,8 @@ type Process struct {
 
 // A Follower learns what processes do after a refusal. The numbers of processes are those on the host.
 type Follower interface {
-	Follows(process int) bool // whether it wants to know what a process does: see Observer.Follow
-	Tried(process int, name string, failed bool)
+	Follows(process int) bool                    // whether it wants to know what a process does: see Observer.Follow
+	Tried(process int, name string, failed bool) // name is a path, or the address and port of a server
 	Executed(process int)
 	Said(process int, text []byte) // what it wrote to standard error
 	Ended(p Process, status int, command bool)
@@ -212,7 +214,12 @@ func (o *Observer) handle(l notify.Listener, n *notify.Notification) {
 func (o *Observer) look(n *notify.Notification) {
 	switch n.NR {
 	case unix.SYS_SENDTO:
-		o.inet(n)
+		if !o.inet(n) && !o.abstract(n) {
+			o.try(n, &sendsTo)
+		}
+		return
+	case unix.SYS_SETSOCKOPT:
+		o.joins(n)
 		return
 	case unix.SYS_EXIT_GROUP:
 		o.ended(n)

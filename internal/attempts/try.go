@@ -405,8 +405,8 @@ func (o *Observer) string(thread uint32, at uint64) string {
 // socketName returns the path of the unix socket that a call connects to or makes.
 func (o *Observer) socketName(n *notify.Notification) string {
 	const most = 110 // struct sockaddr_un
-	size := n.Args[2]
-	if size <= 2 || size > most || notify.ReadMemory(n.PID, uintptr(n.Args[1]), o.text[:size]) != 0 || o.text[0] != unix.AF_UNIX || o.text[1] != 0 {
+	at, size := addressOf(n)
+	if size <= 2 || size > most || notify.ReadMemory(n.PID, uintptr(at), o.text[:size]) != 0 || o.text[0] != unix.AF_UNIX || o.text[1] != 0 {
 		return ""
 	}
 	name, _, _ := bytes.Cut(o.text[2:size], []byte{0})
