@@ -5,6 +5,8 @@ import (
 	"maps"
 	"strconv"
 	"strings"
+
+	"github.com/nsrun/nsrun/internal/limits"
 )
 
 // TOML is the value of a setting as written in a file; empty: it is not set.
@@ -126,15 +128,50 @@ func (k *Key) schema() map[string]any {
 	case Strings:
 		m["type"], m["items"] = "array", item
 	case Size:
-		m["type"] = []string{"string", "integer"}
+		m["type"], m["pattern"] = []string{"string", "integer"}, sizePattern
+		k.bounds(m)
 	case Count:
-		m["type"], m["minimum"] = "integer", 1
+		m["type"] = "integer"
+		k.bounds(m)
 	case Number:
-		m["type"], m["exclusiveMinimum"] = "number", 0
+		m["type"] = "number"
+		k.bounds(m)
+	case Duration:
+		m["type"], m["pattern"] = "string", durationPattern
+		if k.General {
+			m["pattern"] = daysPattern
+		}
+		k.bounds(m)
 	default:
 		maps.Copy(m, item)
 	}
 	return m
+}
+
+// Patterns of texts, for a JSON schema. What they cannot say, such as the largest size, only the decoder knows.
+const (
+	sizePattern     = "^([0-9]+B?|([0-9]+[.]?[0-9]*|[.][0-9]+)[KkMGTP](iB?)?)$"
+	someDuration    = "[+]?(([0-9]+[.]?[0-9]*|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+"
+	durationPattern = "^" + someDuration + "$"
+	daysPattern     = "^([0-9]+[dw]|" + someDuration + ")$"
+	zeroPattern     = "^[^1-9]*$"
+)
+
+// bounds adds to a schema which numbers are allowed.
+func (k *Key) bounds(m map[string]any) {
+	least, most := limits.Bounds(limits.Name(k.flag()))
+	if k.Kind != Duration {
+		m["minimum"] = least
+	}
+	if most > 0 {
+		m["maximum"] = most
+	}
+	switch {
+	case k.Name == Keys[swap].Name:
+		m["pattern"] = "^" + unlimited + "$|" + sizePattern
+	case k.Kind == Size || k.Kind == Duration:
+		m["not"] = map[string]any{"type": "string", "pattern": zeroPattern}
+	}
 }
 
 // Value is the value of a setting for JSON; nil: it is not set.

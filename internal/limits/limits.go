@@ -39,8 +39,29 @@ const leastMemory = 1 << 20
 
 const leastFiles = 4
 
+const leastCPUs, mostNice = 0.01, 19
+
 // mostPIDs and mostCPUs are what the kernel's cgroups take, with room for nsrun's own process.
 const mostPIDs, mostCPUs = 1<<22 - 2, 1 << 16
+
+// Bounds are the least and the most that Check allows for a limit that is a number. A most of zero: there is none.
+func Bounds(name Name) (least, most float64) {
+	switch name {
+	case Memory:
+		return leastMemory, 0
+	case CPUs:
+		return leastCPUs, mostCPUs
+	case PIDs:
+		return 1, mostPIDs
+	case OpenFiles:
+		return leastFiles, 0
+	case Nice:
+		return 1, mostNice
+	case Swap:
+		return 0, 0
+	}
+	return 1, 0
+}
 
 // Check finds invalid limits.
 func (l *Limits) Check() error {
@@ -61,16 +82,16 @@ func (l *Limits) Check() error {
 		return fmt.Errorf("the limit %s is less than %s, with which no command can start", Memory, FormatSize(leastMemory))
 	case l.Swap != 0 && l.Memory == 0:
 		return fmt.Errorf("the limit %s needs a limit %s", Swap, Memory)
-	case l.CPUs != 0 && l.CPUs < 0.01:
-		return fmt.Errorf("the limit %s is less than 0.01", CPUs)
+	case l.CPUs != 0 && l.CPUs < leastCPUs:
+		return fmt.Errorf("the limit %s is less than %g", CPUs, leastCPUs)
 	case l.CPUs > mostCPUs:
 		return fmt.Errorf("the limit %s is more than %d", CPUs, mostCPUs)
 	case l.PIDs > mostPIDs:
 		return fmt.Errorf("the limit %s is more than %d: no kernel has as many processes", PIDs, mostPIDs)
 	case l.OpenFiles != 0 && l.OpenFiles < leastFiles:
 		return fmt.Errorf("the limit %s is less than %d, with which no command can start", OpenFiles, leastFiles)
-	case l.Nice < 0 || l.Nice > 19:
-		return fmt.Errorf("%s must be from 1 to 19", Nice)
+	case l.Nice < 0 || l.Nice > mostNice:
+		return fmt.Errorf("%s must be from 1 to %d", Nice, mostNice)
 	}
 	return nil
 }
