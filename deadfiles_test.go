@@ -30,7 +30,7 @@ func init() {
 // deadName begins the names that the file system of serveFiles never answers about.
 const deadName = "dead"
 
-// serveFiles serves a FUSE file system that has nothing but its root directory (linux/fuse.h).
+// serveFiles serves a FUSE file system that has nothing but its root directory.
 func serveFiles(fd int) {
 	b := make([]byte, 1<<20)
 	for {
@@ -38,50 +38,23 @@ func serveFiles(fd int) {
 		if err != nil || n < 40 {
 			return
 		}
-		var data []byte
-		errno := int32(0)
-		switch op := binary.NativeEndian.Uint32(b[4:]); op {
-		case 2, 36, 42: // FUSE_FORGET, FUSE_INTERRUPT, FUSE_BATCH_FORGET have no answer
+		const lookup = 1
+		if binary.NativeEndian.Uint32(b[4:]) == lookup && strings.HasPrefix(string(b[40:n]), deadName) {
 			continue
-		case 26: // FUSE_INIT
-			data = make([]byte, 64)
-			binary.NativeEndian.PutUint32(data, 7)
-			binary.NativeEndian.PutUint32(data[4:], 31)
-			binary.NativeEndian.PutUint32(data[20:], 4096)
-		case 3: // FUSE_GETATTR
-			data = make([]byte, 104)
-			binary.NativeEndian.PutUint64(data[16:], 1)                  // the inode number
-			binary.NativeEndian.PutUint32(data[76:], unix.S_IFDIR|0o755) // the mode
-			binary.NativeEndian.PutUint32(data[80:], 2)                  // links
-		case 17: // FUSE_STATFS
-			data = make([]byte, 80)
-		case 27, 28, 29, 34: // FUSE_OPENDIR, FUSE_READDIR, FUSE_RELEASEDIR, FUSE_ACCESS
-			data = make([]byte, map[uint32]int{27: 16}[op])
-		case 1: // FUSE_LOOKUP
-			if strings.HasPrefix(string(b[40:n]), deadName) {
-				continue
-			}
-			errno = -int32(unix.ENOENT)
-		default:
-			errno = -int32(unix.ENOSYS)
 		}
-		answer := binary.NativeEndian.AppendUint32(nil, uint32(16+len(data)))
-		answer = binary.NativeEndian.AppendUint32(answer, uint32(errno))
-		answer = append(answer, b[8:16]...)
-		_, _ = unix.Write(fd, append(answer, data...))
+		if answer := testenv.AnswerFUSE(b[:n]); answer != nil {
+			_, _ = unix.Write(fd, answer)
+		}
 	}
 }
 
 // besideFUSE mounts a file system of FUSE at args[0], private to this process's mount namespace, has serve answer for
 // it, and returns a command that runs this program there again, as a helper with these arguments.
 func besideFUSE(args []string, helper string, serve func(fd int)) (*exec.Cmd, error) {
-	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err == nil {
-		err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return nil, err
 	}
-	if err == nil {
-		err = unix.Mount("test", args[0], "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fd))
-	}
+	fd, err := testenv.MountFUSE(args[0])
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,9 @@ import (
 // *MountError or *Error for mistakes in Config and Request; an *nsexec.Error, *overlay.Error or *overlay.ConflictError
 // from the packages below; or the context's error. Result.Err is the same error, so Result.String is what a model
 // should read in any case. Hold is an error, because nobody would have the session: use Start.
+//
+// Run returns when ctx ends, but not while this program looks at a file on a file system that does not answer: Linux
+// has no such calls with a time limit.
 func (r *Runner) Run(ctx context.Context, q Request) (Result, error) {
 	if r.config.after() == Hold {
 		err := &Error{Op: "run", Err: errors.New("Hold requires Start: Run would lose the session")}

@@ -38,6 +38,7 @@ import (
 	"github.com/nsrun/nsrun/internal/pathrule"
 	"github.com/nsrun/nsrun/internal/secureexec"
 	"github.com/nsrun/nsrun/internal/service"
+	"github.com/nsrun/nsrun/internal/stuck"
 	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
@@ -66,6 +67,7 @@ func serve(args []string) int {
 	if secureexec.On() {
 		return fail(secureexec.Err)
 	}
+	stuck.Relay(func(stuck.Calls) {}, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	mcpargs.ShowRuntime()
 	o, err := mcpargs.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
@@ -115,7 +117,9 @@ func serve(args []string) int {
 		err = context.Cause(life)
 	}
 	end()
-	if cerr := s.close(); cerr != nil {
+	closed := make(chan error, 1)
+	go func() { closed <- s.close() }()
+	if cerr := unlessStuck(closed); cerr != nil {
 		say("mcp: %s", cerr)
 	}
 	nsexec.Shutdown()
@@ -123,6 +127,24 @@ func serve(args []string) int {
 		return fail(err)
 	}
 	return 0
+}
+
+// stuckFor is how long a file system may take to answer after the end. A variable for the tests.
+var stuckFor = 5 * time.Second
+
+// unlessStuck waits for the cleanup, but not for a file system that does not answer: then the next nsrun does it.
+func unlessStuck(closed <-chan error) error {
+	for {
+		before := stuck.Now()
+		select {
+		case err := <-closed:
+			return err
+		case <-time.After(stuckFor):
+		}
+		if file, still := before.Still(); still {
+			return fmt.Errorf("given up waiting for %s, which does not answer; the next nsrun finishes what was begun", escape.Quote(file))
+		}
+	}
 }
 
 // signals ends the server on signals that ask for it. Not SIGPIPE: a client that is gone causes errors.

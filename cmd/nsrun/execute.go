@@ -21,6 +21,8 @@ func (r *runner) Approve(ctx context.Context, q nsrunlib.Question) (nsrunlib.Ans
 	<-r.notified
 	signal.Stop(r.signals)
 	defer r.notify()
+	r.limit.pause() // the time in which the user has to think is not the command's
+	defer func() { r.limit.set(r.o.timeout) }()
 	return nsrunlib.Terminal{Prefix: "nsrun: "}.Approve(ctx, q)
 }
 
@@ -59,9 +61,7 @@ func (r *runner) notStarted(x *nsrunlib.Execution, err error) int {
 	}
 	r.told = err
 	if r.stopped != nil && errors.Is(err, context.Canceled) {
-		console.Say("stopped while the project was copied: nothing was run")
-		r.interrupted = r.stopped == unix.SIGINT || r.stopped == unix.SIGQUIT
-		return 128 + int(r.stopped.(unix.Signal))
+		return r.wasStopped("stopped before the command began: nothing was run")
 	}
 	status := console.Fail(r.typed(err))
 	res, _ := x.Wait()
@@ -104,14 +104,14 @@ func (r *runner) endNotify() {
 
 // run runs the command, after beginNotify, and returns its exit status. From the command's end until endNotify, signals
 // do nothing, because its changes may still be in memory.
-func (r *runner) run(runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Request) int {
+func (r *runner) run(ctx context.Context, runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Request) int {
 	shared := console.SaveShared()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	progress, copied := r.copying(cancel)
+	progress, copied := r.copying()
 	x, err := runner.Start(overlay.WithProgress(ctx, progress), q)
 	copied()
 	<-r.notified
+	early := r.early()
+	r.limit.pause()
 	if s := x.Session(); s != nil {
 		r.engine = s.Info().Engine.String()
 	}
@@ -126,16 +126,7 @@ func (r *runner) run(runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Requ
 		go r.watch(x.Events())
 	}
 	done := make(chan struct{})
-	go func() {
-		for {
-			select {
-			case s := <-r.signals:
-				_ = x.Signal(s)
-			case <-done:
-				return
-			}
-		}
-	}()
+	go r.forward(x, early, done)
 	stopLooking := r.lookForRefusals(x)
 	res, err := x.Wait()
 	stopLooking()
@@ -158,9 +149,38 @@ func (r *runner) run(runner *nsrunlib.Runner, c nsrunlib.Config, q nsrunlib.Requ
 		return r.timeOut()
 	case err != nil:
 		r.told = err
+		if r.stopped != nil && errors.Is(err, context.Canceled) {
+			return r.wasStopped("stopped as the command began")
+		}
 		return console.Fail(err)
 	}
 	return res.ExitCode
+}
+
+// forward forwards signals to the command, first those that came before it began. What ends programs and comes after
+// the command has ended is for nsrun.
+func (r *runner) forward(x *nsrunlib.Execution, early []os.Signal, done <-chan struct{}) {
+	for _, s := range early {
+		_ = x.Signal(s)
+	}
+	for {
+		select {
+		case s := <-r.signals:
+			if x.Signal(s) != nil && s != unix.SIGUSR1 && s != unix.SIGUSR2 {
+				console.EndBySecond(r.signals, done, r.lost())
+				return
+			}
+		case <-done:
+			return
+		}
+	}
+}
+
+// wasStopped says why the start was stopped by a signal, and returns the exit status.
+func (r *runner) wasStopped(why string) (status int) {
+	console.Say("%s", why)
+	status, r.interrupted = r.stoppedStatus()
+	return status
 }
 
 // tell says what could not be recorded.

@@ -262,10 +262,18 @@ func (r *runner) drop() error {
 	return r.session.Remove()
 }
 
+// lost says what happens to the command's changes if nsrun ends before they are stored.
+func (r *runner) lost() string {
+	if r.session != nil && r.session.Info().Engine == overlay.EngineTmpfs {
+		return "what is not stored is lost"
+	}
+	return "the next nsrun keeps what the command changed"
+}
+
 // collect stores what the command wrote, and finds the changes. If storing fails, the changes exist until the program
 // ends, and can still be committed.
 func (r *runner) collect() error {
-	ctx, stop := console.Insistent("storing what the command changed; a second Ctrl-C gives up")
+	ctx, stop := console.Insistent("storing what the command changed; a second Ctrl-C gives up", r.lost())
 	defer stop()
 	r.endNotify()
 	bar := console.NewBar("looking for changes", r.o.quiet)

@@ -46,6 +46,7 @@ func main() {
 	}
 	if len(os.Args) > 1 {
 		if run := action(os.Args[1]); run != nil {
+			console.RelaySignals()
 			os.Exit(run(os.Args[2:]))
 		}
 		switch first := os.Args[1]; {

@@ -36,12 +36,13 @@ nsrun run --session last -- make test`,
 }
 
 func cmdRun(args []string) int {
+	limit := newStartLimit(args)
 	begun := aheadOfFlags(args)
 	o := &runOptions{}
 	if err := parseRun(&runVerb, args, o, nil); err != nil {
 		return runVerb.Fail(err)
 	}
-	r := &runner{o: o, begun: begun, state: overlay.Discarded.String(), registry: project.Open(project.Options{})}
+	r := &runner{o: o, begun: begun, limit: limit, state: overlay.Discarded.String(), registry: project.Open(project.Options{})}
 	if o.session != "" {
 		r.state = overlay.Kept.String()
 	}
@@ -93,6 +94,7 @@ func (r *runner) all() int {
 	if !r.begun {
 		ahead(&c)
 	}
+	r.limit.set(c.Timeout)
 	n := nsrunlib.NewRunner(c)
 	defer func() { // last: it waits until the kernel has unmounted what the command had
 		if err := n.Close(); err != nil && !sameCause(err, r.told) {
@@ -101,13 +103,16 @@ func (r *runner) all() int {
 	}()
 	n.Preload()
 	r.beginNotify()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	r.early = r.guardStart(cancel)
 	if !resumes && !r.o.direct {
 		tellRecovered()
 	}
 	if !r.o.direct && console.IsTerminal(os.Stderr) {
 		r.before = console.SaveTerminal()
 	}
-	status := r.run(n, c, q)
+	status := r.run(ctx, n, c, q)
 	err = r.finish(status)
 	r.tellHome(c.Project)
 	r.noteRun()

@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"os"
+	"sync/atomic"
 	"time"
 
 	nsrunlib "github.com/nsrun/nsrun"
@@ -22,9 +23,12 @@ type runner struct {
 	without  map[string]bool   // places in configuration files that are left out
 	checks   bool              // files are only checked: what nsrun config check has said is not said again
 	signals  chan os.Signal
-	notified chan struct{}     // closed when signals arrive in signals
-	stopped  os.Signal         // what stopped the copying of the project; nil: nothing did
-	before   *console.Terminal // the terminal's state before the command; nil: nothing is printed on it
+	notified chan struct{} // closed when signals arrive in signals
+	limit    *startLimit
+	early    func() []os.Signal // ends guardStart
+	copies   atomic.Bool        // the project is copied
+	stopped  os.Signal          // what stopped the start; nil: nothing did
+	before   *console.Terminal  // the terminal's state before the command; nil: nothing is printed on it
 
 	execution *nsrunlib.Execution // nil: the command was not started
 	watched   chan struct{}       // closed when all events are printed; nil: without --watch

@@ -9,10 +9,12 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/fanotify"
+	"github.com/nsrun/nsrun/internal/stuck"
 )
 
 var watchVerb = usage.Verb{
@@ -57,16 +59,27 @@ func cmdWatch(args []string) int {
 	finishRestorations()
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	w, err := fanotify.New(fanotify.Options{Roots: dirs, Engine: o.engine})
-	if err != nil {
+	var w *fanotify.Watcher
+	opened := make(chan struct{})
+	go func() {
+		s := <-stop
+		signal.Stop(stop) // the second one ends it at once
+		before := stuck.Now()
+		select {
+		case <-opened:
+			w.Stop()
+		case <-time.After(console.Patience):
+			waits, _ := console.Waits(before)
+			console.Say("%sstopped before the watch began", waits)
+			console.EndBy(s.(syscall.Signal))
+		}
+	}()
+	// It is not closed: the kernel takes some milliseconds for that, at the end of the process at the latest.
+	var err error
+	if w, err = fanotify.New(fanotify.Options{Roots: dirs, Engine: o.engine}); err != nil {
 		return console.Fail(err)
 	}
-	// It is not closed: the kernel takes some milliseconds for that, at the end of the process at the latest.
-	go func() {
-		<-stop
-		signal.Stop(stop) // the second one ends it at once
-		w.Stop()
-	}()
+	close(opened)
 	if !o.quiet {
 		for _, dir := range dirs {
 			console.Say("watching %s (%s)", dir, w.Engine())

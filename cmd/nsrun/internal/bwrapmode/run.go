@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"strconv"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -128,12 +129,43 @@ func (r *run) start() error {
 			return &bwrap.Error{Text: "prctl", Err: err}
 		}
 	}
+	started := make(chan struct{})
+	if r.signals != nil {
+		go r.forward(started)
+	}
 	if err := r.cmd.Start(); err != nil {
 		return err
 	}
+	close(started)
 	giveUpPrivileges()
 	r.closeInherited()
 	return nil
+}
+
+// forward forwards signals to COMMAND. If it does not start, because a file system does not answer, the first one that
+// asks for that ends this program.
+func (r *run) forward(started <-chan struct{}) {
+	var early []os.Signal
+	var late <-chan time.Time
+	for {
+		select {
+		case s := <-r.signals:
+			if early = append(early, s); late == nil && s != unix.SIGUSR1 && s != unix.SIGUSR2 {
+				late = time.After(console.Patience)
+			}
+			continue
+		case <-late:
+			console.EndBy(early[len(early)-1].(syscall.Signal))
+		case <-started:
+		}
+		break
+	}
+	for _, s := range early {
+		_ = r.cmd.Process.Signal(s)
+	}
+	for s := range r.signals {
+		_ = r.cmd.Process.Signal(s)
+	}
 }
 
 // closeInherited closes the descriptors that the command has inherited, so that the other ends notice when the command
@@ -184,13 +216,6 @@ func plainSignals() {
 
 // wait waits for COMMAND, and returns its exit status.
 func (r *run) wait() int {
-	if r.signals != nil {
-		go func() {
-			for s := range r.signals {
-				_ = r.cmd.Process.Signal(s)
-			}
-		}()
-	}
 	err := r.cmd.Wait()
 	status := 0
 	if _, exited := errors.AsType[*exec.ExitError](err); exited {
