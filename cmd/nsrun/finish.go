@@ -82,7 +82,11 @@ func (r *runner) finish(status int) error {
 // finishUnchanged ends a session without changes.
 func (r *runner) finishUnchanged(status int) error {
 	if r.session.Retimed() > 0 && r.o.commit && status == 0 { // as make's stamps
-		if err := r.session.CommitWith(context.Background(), overlay.CommitOptions{}); err != nil {
+		bar := console.NewBar("committing", r.o.quiet)
+		ctx, stop := console.Interruptible()
+		err := r.session.CommitWith(ctx, overlay.CommitOptions{Waiting: bar.Waiting})
+		stop()
+		if err != nil {
 			return err
 		}
 		r.state = overlay.Committed.String()
