@@ -179,6 +179,7 @@ var thirdParty = map[string][]string{
 	"internal/seccomp":      {"golang.org/x/sys/unix"},
 	"internal/attempts":     {"golang.org/x/sys/unix"},
 	"internal/renames":      {"golang.org/x/sys/unix"},
+	"internal/stuck":        {"golang.org/x/sys/unix"},
 	"internal/wall":         {"golang.org/x/sys/unix"},
 	"netpolicy/broker":      {"golang.org/x/sys/unix"},
 	"project":               {"go.etcd.io/bbolt", "go.etcd.io/bbolt/errors", "golang.org/x/sys/unix"},
