@@ -49,6 +49,8 @@ type Classifier struct {
 	links   links    // of Old
 
 	indexed   int // bytes of indexes of git that were read
+	searched  int // bytes of files that were searched for settings
+	parsed    int // bytes of files that were parsed as git's configuration
 	homeKnown bool
 	parents   map[string]string // results of parent
 

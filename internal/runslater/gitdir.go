@@ -193,7 +193,7 @@ func (c *Classifier) config(ch Change) string {
 	if !ch.Content {
 		return ""
 	}
-	now, ok := c.New.Read(ch.Path)
+	now, ok := c.readConfig(ch.Path)
 	if !ok {
 		return reasonConfig + "cannot be read"
 	}
@@ -210,6 +210,15 @@ func (c *Classifier) config(ch Change) string {
 	return ""
 }
 
+// readConfig reads what may be a configuration, unless too much was read already.
+func (c *Classifier) readConfig(p string) (text string, ok bool) {
+	if c.parsed <= mostParsed {
+		text, ok = c.New.Read(p)
+		c.parsed += len(text)
+	}
+	return text, ok
+}
+
 // maybeConfig decides about a file that seems to be no repository's configuration: another command can make a
 // repository around it, or name its directory in a commondir file. Git executes nothing of a configuration that it
 // cannot parse.
@@ -217,7 +226,10 @@ func (c *Classifier) maybeConfig(ch Change) string {
 	if !ch.Content {
 		return ""
 	}
-	now, _ := c.New.Read(ch.Path)
+	now, _ := c.readConfig(ch.Path)
+	if c.parsed > mostParsed {
+		return reasonConfig + "too many files to read them all"
+	}
 	old, _ := c.Old.Read(ch.Path)
 	if key := addedEntries(ch.Path, old, now, c.Roots); key != "" {
 		return reasonConfig + key

@@ -12,10 +12,21 @@ import (
 // be exact, but must see all names that a program sees. So it goes by words, and not by the place that a name has in
 // one of these forms.
 
+// mostSearched and mostParsed limit how many bytes one Classifier searches for settings, and parses as git's
+// configuration: a command can make thousands of names for one large file. All files after that are taken to run later.
+const (
+	mostSearched = 16 << 20
+	mostParsed   = 16 << 20
+)
+
 // newSettings reports whether a file has a setting with one of some names that the old file does not have in the same
 // words.
 func (c *Classifier) newSettings(p string, names []string) bool {
+	if c.searched > mostSearched {
+		return true
+	}
 	now, ok := c.New.Read(p)
+	c.searched += len(now)
 	if !ok || otherEncoding(now) {
 		return true
 	}

@@ -3,6 +3,7 @@
 package runslater
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -56,4 +57,43 @@ func TestHostileSettings(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestManyNames: a command can make thousands of names for one large file. What is not looked at runs later.
+func TestManyNames(t *testing.T) {
+	for name, text := range map[string]string{
+		".npmrc":     strings.Repeat("git:\n", int(MaxFile("x"))/5),
+		".gitconfig": "[a]\n" + strings.Repeat("b = c\n", int(MaxFile("x"))/6-1),
+		"config":     "[a]\n" + strings.Repeat("b = c\n", int(MaxFile("x"))/6-1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			const count = 1000
+			now := tree{}
+			for i := range count {
+				now[fmt.Sprintf("/p/%d/%s", i, name)] = text
+			}
+			begin := processorTime(t)
+			c := Classifier{Roots: []string{"/p"}, Old: tree{}, New: many{now}}
+			last := ""
+			for i := range count {
+				last = c.Reason(Change{Path: fmt.Sprintf("/p/%d/%s", i, name), Kind: File, Content: true})
+			}
+			if last == "" {
+				t.Error("the last one does not run later, though nobody looked at it")
+			}
+			if used, most := processorTime(t)-begin, 60*time.Second; used > most {
+				t.Errorf("it takes %v of processor time, not %v", used, most)
+			}
+		})
+	}
+}
+
+// many is a tree of files only, in which it takes no time to find one.
+type many struct{ tree }
+
+func (m many) Kind(p string) Kind {
+	if _, ok := m.tree[p]; ok {
+		return File
+	}
+	return Missing
 }
