@@ -79,7 +79,7 @@ var mayImport = map[string][]string{
 	"internal/wall":        {"internal/notify", "internal/sandbox", "internal/seccomp", "internal/sys", "mounts"},
 	"nsexec":               {"internal/confine", "internal/escape", "internal/sandbox", "internal/mountprog", "internal/prog", "internal/reexec", "internal/secureexec", "internal/rlimit", "internal/seccomp", "internal/sys", "features", "mounts"},
 	"netpolicy/broker":     {"internal/clients", "internal/notify", "internal/sandbox", "netpolicy", "internal/seccomp", "internal/sys", "features", "nsexec"},
-	"internal/host":        {"internal/confine", "internal/deep", "internal/escape", "internal/githash", "internal/gitindex", "internal/harmless", "internal/homedir", "internal/links", "internal/owndir", "internal/pathrule", "internal/paths", "internal/plan", "internal/runslater", "internal/sys", "mounts", "netpolicy", "overlay", "project"},
+	"internal/host":        {"features", "internal/confine", "internal/deep", "internal/escape", "internal/githash", "internal/gitindex", "internal/harmless", "internal/homedir", "internal/links", "internal/owndir", "internal/pathrule", "internal/paths", "internal/plan", "internal/runslater", "internal/sys", "mounts", "netpolicy", "overlay", "project"},
 	"internal/dropin":      {"internal/bwrap", "internal/sandbox", "mounts", "nsexec"},
 	"internal/prerun":      {"internal/bwrap", "internal/dropin", "internal/prog", "internal/reexec", "internal/sandbox", "internal/secureexec", "mounts", "nsexec"},
 	"project":              {"change", "internal/escape", "internal/homedir", "internal/owndir", "internal/paths", "internal/plainjson", "internal/sys"},

@@ -56,9 +56,13 @@ func Filtered() bool {
 	return mode == unix.SECCOMP_MODE_FILTER || refusal(err) // it refuses this call, too
 }
 
-// fatalCalls returns the calls of the table at which a filter ends processes. One process makes all calls; only if that
-// was ended, each call is made by a process of its own.
-var fatalCalls = sync.OnceValue(func() map[uint32]bool {
+// fatalCalls returns the calls of the table at which a filter ends processes.
+var fatalCalls func() map[uint32]bool
+
+func init() { fatalCalls = sync.OnceValue(findFatalCalls) } // probes of the table use it
+
+// findFatalCalls lets one process make all calls; only if that was ended, each call is made by a process of its own.
+func findFatalCalls() map[uint32]bool {
 	var all []systemCall
 	for i := range table {
 		all = append(all, table[i].calls...)
@@ -73,7 +77,7 @@ var fatalCalls = sync.OnceValue(func() map[uint32]bool {
 		}
 	}
 	return fatal
-})
+}
 
 // attempt makes calls in a process of its own. Each argument is -1, which is no descriptor, no flags and no address.
 func attempt(calls []systemCall) error {

@@ -68,10 +68,12 @@ func controllersRemedy(root string, isRoot bool) string {
 	return "nsrun as root, or in a cgroup that was delegated to this user"
 }
 
+// SeccompEnds reports whether a filter ends processes that call seccomp(2). Then prctl(2) installs filters.
+func SeccompEnds() bool { return endedAt([]systemCall{{"seccomp", unix.SYS_SECCOMP}}) != nil }
+
 // trySeccomp tries both calls that install filters.
 func trySeccomp() error {
-	err := call(unix.EFAULT, unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, 0)
-	if err == nil {
+	if !SeccompEnds() && call(unix.EFAULT, unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, 0) == nil {
 		return nil
 	}
 	return call(unix.EFAULT, unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, 0)

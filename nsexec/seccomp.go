@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/prog"
 	"github.com/nsrun/nsrun/internal/seccomp"
 )
@@ -19,11 +20,11 @@ type Filter []unix.SockFilter
 // maxFilter is BPF_MAXINSNS of the kernel.
 const maxFilter = 4096
 
-// install adds the operation that installs f; with prctl(2), if an earlier filter may allow only that.
+// install adds the operation that installs f; with prctl(2), if an earlier filter may allow only that, or does.
 func (f Filter) install(b *prog.Builder, byPrctl bool) {
 	b.Step("seccomp", "")
 	program, _ := f.program(b)
-	if byPrctl {
+	if byPrctl || features.SeccompEnds() {
 		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_SECCOMP), prog.Int(unix.SECCOMP_MODE_FILTER), program.Arg())
 		return
 	}

@@ -174,7 +174,7 @@ func (c *Cmd) complete(s *clone, p *beginning, fds []int, by cloneFunc) (*clone,
 		// begun before main, and ended by itself, could not make its namespaces: a new one says why.
 		lost := sendErr != nil || s.unread && (s.waited && (!p.inherit || s.exited) || s.unknown)
 		if !lost || try > 0 || !p.common() {
-			if sendErr != nil {
+			if _, killed := errors.AsType[*KilledError](err); sendErr != nil && !killed {
 				err = &Error{Op: "start", Path: c.Path, Err: sendErr}
 			}
 			return nil, err

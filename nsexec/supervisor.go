@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/prog"
 	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/seccomp"
@@ -210,6 +211,18 @@ func listenerOf(b *prog.Builder, s *sandbox.Supervisor) (listener prog.Slot, wit
 	install := func(flags int) prog.Ref {
 		return b.Call(prog.SysSeccomp, prog.Int(unix.SECCOMP_SET_MODE_FILTER), prog.Int(flags), program.Arg())
 	}
+	allowNotified := func() {
+		for i, in := range s.Filter {
+			if in.Code == seccomp.Return && in.K == seccomp.Notify {
+				b.Call(prog.Store, (code + prog.Ptr(8*i)).Arg(), prog.Int(uint64(seccomp.Return)|seccomp.Allow<<32))
+			}
+		}
+	}
+	if s.Optional && features.SeccompEnds() {
+		allowNotified()
+		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_SECCOMP), prog.Int(unix.SECCOMP_MODE_FILTER), program.Arg())
+		return listener, b.Jump()
+	}
 	// Only a fatal signal interrupts a call that the supervisor is handling: otherwise each signal with a handler
 	// would make it handle the call twice. Linux 5.19.
 	first := install(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV).To(listener).Tolerate(syscall.EINVAL)
@@ -217,11 +230,7 @@ func listenerOf(b *prog.Builder, s *sandbox.Supervisor) (listener prog.Slot, wit
 	if s.Optional {
 		first.TolerateAny()
 		have := second.TolerateAny().OnSuccess()
-		for i, in := range s.Filter {
-			if in.Code == seccomp.Return && in.K == seccomp.Notify {
-				b.Call(prog.Store, (code + prog.Ptr(8*i)).Arg(), prog.Int(uint64(seccomp.Return)|seccomp.Allow<<32))
-			}
-		}
+		allowNotified()
 		install(0)
 		without = b.Jump()
 		b.Here(have)

@@ -182,3 +182,34 @@ func TestRefusedSocket(t *testing.T) {
 		}
 	}
 }
+
+// TestEndedAtOneCall: a filter that ends processes at one call, as that of a unit of systemd with
+// SystemCallFilter=@system-service does at kcmp(2) and seccomp(2), is like one that refuses it: nothing ends without a
+// word, and doctor agrees.
+func TestEndedAtOneCall(t *testing.T) {
+	testenv.Leaks(t, reap)
+	if f := features.Get(features.LandlockScopes); f.Status != features.Yes {
+		testenv.Skip(t, string(f.Name), f.Why)
+	}
+	under := filterScene(t)
+	for i, c := range []struct {
+		name, says string
+		nr         uint32
+	}{
+		{"kcmp", "", unix.SYS_KCMP}, {"seccomp", "", unix.SYS_SECCOMP}, {"unshare", "this host allows no namespaces", unix.SYS_UNSHARE},
+		{"pidfd_getfd", "", unix.SYS_PIDFD_GETFD}, {"landlock_create_ruleset", "", unix.SYS_LANDLOCK_CREATE_RULESET},
+	} {
+		if !testenv.Turn(i) {
+			continue
+		}
+		nsrun := under(answer(unix.SECCOMP_RET_KILL_PROCESS, c.nr))
+		for _, args := range [][]string{
+			{"run", "--direct", "--", "cat", "a"}, {"run", "--keep", "--", "sh", "-c", "echo b >b"}, {"commit"}, {"undo"}, {"doctor"},
+		} {
+			got := nsrun(args...)
+			if got.status != 0 || args[0] == "run" && !strings.Contains(got.out, c.says) {
+				t.Errorf("%s: %s: status %d\n%s", c.name, args, got.status, got.out)
+			}
+		}
+	}
+}

@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/features"
+
 	"github.com/nsrun/nsrun/internal/paths"
 	"github.com/nsrun/nsrun/internal/plan"
 	"github.com/nsrun/nsrun/internal/sys"
@@ -495,6 +497,9 @@ func (f *socketFinder) ownViews(proc int, pid string) []string {
 	const kcmpFS = 3 // KCMP_FS in the kernel's include/uapi/linux/kcmp.h
 	if !hasThreads(proc, pid) {
 		return nil
+	}
+	if !features.Has(features.Kcmp) { // a filter may end this process at the call
+		return f.tasks(pid)
 	}
 	first, _ := strconv.Atoi(pid)
 	return slices.DeleteFunc(f.tasks(pid), func(at string) bool {

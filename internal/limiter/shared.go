@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/features"
+
 	"github.com/nsrun/nsrun/internal/seccomp"
 )
 
@@ -120,10 +122,14 @@ func tables(proc string) (dirs []string) {
 		return []string{proc}
 	}
 	var first []int
+	compare := features.Has(features.Kcmp) // a filter may end this process at the call
 task:
 	for _, task := range tasks {
 		id, _ := strconv.Atoi(task.Name())
 		for _, other := range first {
+			if !compare {
+				break
+			}
 			same, _, errno := unix.RawSyscall6(unix.SYS_KCMP, uintptr(other), uintptr(id), kcmpFiles, 0, 0, 0)
 			if errno == 0 && same == 0 {
 				continue task
