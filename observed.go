@@ -124,7 +124,7 @@ func (o *observed) tell(a attempts.Attempt, by func() attempts.Process) bool {
 	} else if a.SetID {
 		r, ok, m.call, m.only, m.vague = refusedSetID(a.Path), true, true, setIDWords, true
 	} else if a.Netlink {
-		r, ok, m.call, m.only, m.vague = refusedPrivilege(networkChange, false), a.Needs&^o.held == 0, true, "netlink", true
+		r, ok, m.call, m.only, m.vague = refusedPrivilege(networkChange, false), a.Needs&^o.held == 0, true, "netlink|rule set generation", true
 	} else if a.Privileges {
 		r, ok, m.call = refusedPrivilege(a.Path, a.Owner), a.Owner || a.Needs&^o.held == 0, true
 	} else if a.ICMP {

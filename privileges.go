@@ -7,6 +7,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -51,13 +53,14 @@ var privilegedCalls = [...]privilegedCall{
 	{"ioprio_set", 1<<unix.CAP_SYS_NICE | sys.Initial, false, false, []string{"ioprio_set"}},
 	{"mlock", 1<<unix.CAP_IPC_LOCK | sys.Initial, false, false, []string{"mlock"}},
 	{"setrlimit", 1<<unix.CAP_SYS_RESOURCE | sys.Initial, false, false, []string{"resource limit", "setrlimit", "cannot modify limit", "error setting limit"}},
-	{networkChange, 1 << unix.CAP_NET_ADMIN, false, false, []string{"netlink", "siocsif", "siocaddrt", "siocdelrt"}},
+	{networkChange, 1 << unix.CAP_NET_ADMIN, false, false, []string{"netlink", "siocsif", "siocaddrt", "siocdelrt", "rule set generation"}},
+	{"perf_event_open", 1<<unix.CAP_PERFMON | sys.Initial, false, true, []string{"perf_event_open", "to enable task-clock", "to enable cycles"}},
 	{"socket", 1 << unix.CAP_NET_RAW, false, false, []string{"raw socket", "socktype: sock_raw", "socket: operation"}},
 	{"mount", 1 << unix.CAP_SYS_ADMIN, false, true, []string{"mount: ", "mount("}},
 }
 
 // refusedTexts are the texts of messages that a lack of privileges can cause.
-var refusedTexts = []string{"not permitted", "permission denied", "must be root", "superuser", "eperm", "eacces"}
+var refusedTexts = []string{"not permitted", "permission denied", "no permission", "must be root", "superuser", "eperm", "eacces"}
 
 // privileges looks for the message of a program that was refused a privileged call.
 func (t *refusalTable) privileges(lower []byte) {
@@ -89,6 +92,10 @@ func (t *refusalTable) privileges(lower []byte) {
 	if t.landlock || !containsAny(lower, refusedTexts...) {
 		return
 	}
+	if containsAny(lower, "not permitted", "eperm") && t.setsID(lower) {
+		t.add(refusedSyscall("chmod"))
+		return
+	}
 	for i := range privilegedCalls {
 		c := &privilegedCalls[i]
 		if c.needs&^t.held != 0 || c.owner && (t.box.OwnIDs || t.box.Owners || !bytes.Contains(lower, []byte("operation not permitted"))) || !containsAny(lower, c.words...) {
@@ -103,6 +110,28 @@ func (t *refusalTable) privileges(lower []byte) {
 		}
 		return
 	}
+}
+
+// idBits are modes with the set-user-id bit, as chmod(1) and programs have them.
+var idBits = regexp.MustCompile(`(^|[ ,'"=])[ua]*[+=][rwxXt]*s|\b(0o?)?[4-7][0-7]{3}\b|S_ISUID`)
+
+// setsID reports whether the command line has a mode with such a bit, the message that is looked at, or the command
+// line, is about modes, and the file is this user's, if it names one that the host has.
+func (t *refusalTable) setsID(lower []byte) bool {
+	line := strings.Join(t.args, " ")
+	if !idBits.MatchString(line) || !containsAny(lower, "permissions", "chmod") && !strings.Contains(line, "chmod") {
+		return false
+	}
+	for _, name := range wordsIn(string(t.now)) {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(t.dir, name)
+		}
+		var st unix.Stat_t
+		if t.looked++; t.looked < mostLooks && name != t.dir && unix.Lstat(name, &st) == nil {
+			return os.Geteuid() == 0 || int(st.Uid) == os.Geteuid()
+		}
+	}
+	return true
 }
 
 // speaker is the program with privileges whose message is looked at, which begins with its name. Empty: unknown.

@@ -175,3 +175,72 @@ func TestRefusedGroup(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusedSecond: of two names in a message of Node about a link or a copy, the second is written to.
+func TestRefusedSecond(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir, c := refusing(t)
+	for _, command := range []string{
+		`perl -e 'symlink("../none/x", "$D/new") or die "npm error rofs EROFS: read-only file system, symlink \x27../none/x\x27 -> \x27$D/new\x27\n"'`,
+		`perl -e 'open(F, ">", "$D/new") or die "Error: EROFS: read-only file system, copyfile \x27a\x27 -> \x27$D/new\x27\n"'`,
+	} {
+		command = strings.ReplaceAll(command, "$D", dir)
+		res, err := runner(t, c).Run(t.Context(), passing(t, command, true))
+		if err != nil || len(res.Refusals) != 1 || res.Refusals[0].Flag != "--rw "+dir {
+			t.Fatalf("%s: %v, %+v: %s", command, err, res.Refusals, res)
+		}
+		if res, err := runner(t, allowed(t, c, res.Refusals[0].Flag)).Run(t.Context(), nsrun.Request{Command: command + "; rm " + dir + "/new"}); err != nil || res.ExitCode != 0 {
+			t.Errorf("%s with the flag: %v, %+v: %s", command, err, res.Refusals, res)
+		}
+	}
+}
+
+// TestRefusedPrivileges: what takes root's privileges is named, as programs say that they lack them.
+func TestRefusedPrivileges(t *testing.T) {
+	testenv.NeedRoot(t)
+	testenv.Leaks(t, nsexec.Shutdown)
+	c := nsrun.Config{Project: filepath.Join(place(t), "p"), After: nsrun.Discard}
+	for message, target := range map[string]string{
+		"iptables v1.8.9 (nf_tables): Could not fetch rule set generation id: Permission denied (you must be root)": "sendmsg",
+		"Error:\nNo permission to enable task-clock event.":                                                         "perf_event_open",
+		"No permission to enable the account":                                                                       "",
+	} {
+		res, err := runner(t, c).Run(t.Context(), nsrun.Request{Command: "printf '" + message + "\n' >&2; false"})
+		got := ""
+		if len(res.Refusals) > 0 {
+			got = res.Refusals[0].Target
+		}
+		if err != nil || got != target {
+			t.Errorf("%s: %v, %+v", message, err, res.Refusals)
+		}
+	}
+}
+
+// TestRefusedModes: a mode with a set-user-id bit is refused, whatever says so.
+func TestRefusedModes(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t, "a")
+	for command, told := range map[string]bool{
+		"chmod u+s a":           true,
+		"chmod 4755 a":          true,
+		"chmod a=xs ../p/a":     true,
+		"install -m 6755 a new": true,
+		"python3 -c 'import os; os.chmod(\"a\", 0o4755)'":         true,
+		"chmod 755 /proc/1/stat":                                  false,
+		"chmod g+s none":                                          false,
+		"chmod u+s none":                                          false,
+		"perl -e 'die \"chmod 755: Operation not permitted\\n\"'": false,
+	} {
+		for _, why := range []bool{false, true} {
+			c := nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard, Why: why}
+			needFor(t, c)
+			res, err := runner(t, c).Run(t.Context(), passing(t, command, len(command)%2 == 0))
+			got := slices.ContainsFunc(res.Refusals, func(r nsrun.Refusal) bool {
+				return r.Kind == nsrun.RefusedSyscall && strings.Contains(r.Target, "chmod") && r.Flag == ""
+			})
+			if err != nil || res.ExitCode == 0 || got != told {
+				t.Errorf("%s, why %v: %v, %+v: %s", command, why, err, res.Refusals, res)
+			}
+		}
+	}
+}

@@ -19,6 +19,9 @@ func (t *refusalTable) line(before, behind string, err unix.Errno) bool {
 	if err == unix.EROFS {
 		kind = RefusedWrite
 	}
+	if what, to, ok := strings.Cut(behind, " -> "); ok && err == unix.EROFS && (strings.Contains(what, "link ") || strings.Contains(what, "copyfile ")) {
+		behind = to // Node names two paths, and writes to the second
+	}
 	names := wordsIn(before)
 	slices.Reverse(names)
 	names = append(names, wordsIn(behind)...)
