@@ -181,7 +181,7 @@ func TestRefusedSecond(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir, c := refusing(t)
 	for _, command := range []string{
-		`perl -e 'symlink("../none/x", "$D/new") or die "npm error rofs EROFS: read-only file system, symlink \x27../none/x\x27 -> \x27$D/new\x27\n"'`,
+		`perl -e 'symlink("/usr/share/none", "$D/new") or die "npm error rofs EROFS: read-only file system, symlink \x27/usr/share/none\x27 -> \x27$D/new\x27\n"'`,
 		`perl -e 'open(F, ">", "$D/new") or die "Error: EROFS: read-only file system, copyfile \x27a\x27 -> \x27$D/new\x27\n"'`,
 	} {
 		command = strings.ReplaceAll(command, "$D", dir)
