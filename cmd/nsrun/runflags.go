@@ -212,6 +212,9 @@ func parseRun(v *usage.Verb, args []string, o *runOptions, more func(*flag.FlagS
 		return usage.Errorf(verb, "--net %s takes no rules: use it without --allow-net, --learn-net and --publish", o.net)
 	case o.net != "host" && slices.Contains(o.allowUnix, nsrunlib.AbstractSockets):
 		return usage.Errorf(verb, "--allow-unix @ needs --net host")
+	case slices.ContainsFunc(o.allowUnix, isAbstractSocket):
+		name := o.allowUnix[slices.IndexFunc(o.allowUnix, isAbstractSocket)]
+		return usage.Errorf(verb, "--allow-unix %s: one abstract socket cannot be allowed alone; --net host --allow-unix @ allows all, and %s is a file", escape.Quote(name), escape.Quote("./"+name))
 	case o.timeout < 0:
 		return usage.Errorf(verb, "--timeout is negative")
 	case o.grace < 0:
@@ -356,4 +359,9 @@ func netMeant(value string) string {
 		return "; a rule is --allow-net " + escape.Quote(value)
 	}
 	return ""
+}
+
+// isAbstractSocket reports whether a value of --allow-unix is the name of one abstract socket.
+func isAbstractSocket(name string) bool {
+	return strings.HasPrefix(name, nsrunlib.AbstractSockets) && name != nsrunlib.AbstractSockets
 }

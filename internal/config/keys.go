@@ -294,6 +294,9 @@ func parseUnix(text string, f *Facts) (string, error) {
 	if text == "@" {
 		return "", errors.New("abstract sockets cannot be allowed in a file, only with --allow-unix @")
 	}
+	if strings.HasPrefix(text, "@") {
+		return "", errors.New("one abstract socket cannot be allowed alone, see --allow-unix @; a file is ./" + text)
+	}
 	if _, ok, err := service.Parse(text); ok {
 		return text, err
 	}
