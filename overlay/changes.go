@@ -13,7 +13,7 @@ import (
 type walkOptions struct {
 	twins []map[tree.Inode]tree.Twin // by root, to be filled; nil: not wanted
 	times bool                       // nodes that are timeOnly, too
-	// retimed counts files whose time alone changed. Nil: they are not counted.
+	// retimed counts files whose time alone changed, and directories whose time was set. Nil: they are not counted.
 	retimed *atomic.Int64
 	// again says that nothing depends on the walk: see survey.
 	again bool
@@ -44,7 +44,8 @@ func (s *Session) Changes() iter.Seq2[Change, error] {
 }
 
 // Retimed returns how many files differ only in their modification time, as the last complete walk of Changes found.
-// Such a difference is not a change, but a commit applies it. Zero: there was no walk, or no such file.
+// Such a difference is not a change, but a commit applies it. Zero: there was no walk, or no such file. Of directories,
+// those count whose time was set; most others differ because names came and went, and nobody wants a commit of that.
 func (s *Session) Retimed() int { return int(s.retimed.Load()) }
 
 func (s *Session) nodes(o walkOptions) iter.Seq2[node, error] {

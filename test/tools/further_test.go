@@ -34,4 +34,6 @@ X`, then: "ls -R; cat d/b d/m/x"},
 	{name: "git: fast-import with SHA-256, merge-tree, merge-file", needs: "git", setup: "seq 3 >o; sed s/2/2b/ o >l; sed s/3/3c/ o >r; git init -q m; cd m; seq 5 >f; git add .; git commit -qm 0; git checkout -q -b x; sed -i s/3/x/ f; git commit -qam x; git checkout -q -b y main; sed -i s/3/y/ f; git commit -qam y",
 		run:  `git init -q --object-format=sha256 r; printf 'commit refs/heads/main\ncommitter a <a@b> 1 +0000\ndata 1\nx\nM 100644 inline d/f\ndata 2\nhi\n\n' | git -C r fast-import --quiet; git -C r checkout -q main; cat r/d/f; git -C r rev-parse HEAD; git -C m merge-tree --write-tree x y | tail -3; git -C m checkout -q x; git -C m merge -q -X theirs y; cat m/f; git merge-file -p l o r; true`,
 		then: "git -C r fsck; git -C r status --porcelain; git -C m log --format=%s; git -C m status --porcelain"},
+	{name: "make with a directory as its stamp", needs: "make", setup: `mkdir deps; echo 1 >deps/a; touch -d @99 deps deps/a; echo a >list; touch -d @200 list; printf 'all: deps\n\t@echo built\ndeps: list\n\t@echo install; cat deps/a >/dev/null; touch $@\n' >Makefile`,
+		run: "make; make", then: "make; [ deps -nt list ] && echo newer"},
 }

@@ -64,7 +64,7 @@ type Walk struct {
 	Settled map[string]int64 // by path, the ctimes of upper objects that are not a change; zero: its deletion is none
 	Twins   map[Inode]Twin   // is filled with the twins; nil: they are not wanted
 	Times   bool             // yield objects that differ only in their time
-	Retimed *atomic.Int64    // counts such files; nil: they are not counted
+	Retimed *atomic.Int64    // counts such files, and touched directories; nil: they are not counted
 	Yield   func(Diff, error) bool
 
 	held []Diff // directories above that are changes if anything in them is one

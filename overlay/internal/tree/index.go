@@ -33,7 +33,8 @@ const (
 
 	flagOpaque = 1 << iota >> 1
 	flagOrigin
-	flagsAll = flagOpaque | flagOrigin
+	flagTouched // of directories: the time of reading is not there
+	flagsAll    = flagOpaque | flagOrigin | flagTouched
 
 	indexDepth = MaxPath/2 + 8 // no path is longer
 	attrMost   = 64 << 10      // bytes of a value, see xattr(7)
@@ -96,6 +97,9 @@ func (e *indexWriter) node(n *Node) {
 	}
 	if n.Origin {
 		flags |= flagOrigin
+	}
+	if st.IsDir() && st.Touched {
+		flags |= flagTouched
 	}
 	e.number(flags)
 	e.number(uint64(len(n.Xattrs)))
@@ -233,7 +237,7 @@ func (d *indexReader) node(depth int) *Node {
 	n.Stat.Mtime.Nsec = int64(d.number(999_999_999))
 	n.Stat.Ctime = d.signed()
 	flags := d.number(flagsAll)
-	n.Opaque, n.Origin = flags&flagOpaque != 0, flags&flagOrigin != 0
+	n.Opaque, n.Origin, n.Stat.Touched = flags&flagOpaque != 0, flags&flagOrigin != 0, flags&flagTouched != 0
 	for range d.number(1 << 16) {
 		name := d.text(255)
 		value := d.text(attrMost)

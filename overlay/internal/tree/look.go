@@ -159,7 +159,7 @@ func (w *Walk) fill(n *Diff, path string) {
 
 // fillModified is fill for an object that both sides have with the same type, if there is a change.
 func (w *Walk) fillModified(n *Diff, path string) {
-	if w.Retimed != nil && n.Parts == (Parts{}) && !n.Up.IsDir() && n.Up.Mtime != n.Low.Mtime {
+	if w.Retimed != nil && n.Parts == (Parts{}) && n.Up.Mtime != n.Low.Mtime && (!n.Up.IsDir() || n.Up.Touched) {
 		w.Retimed.Add(1)
 	}
 	switch {

@@ -12,15 +12,18 @@ import (
 // Stat has the parts of struct stat that this package needs, the same on all architectures.
 type Stat struct {
 	Mode, UID, GID        uint32
+	Touched               bool // by touch(1): see MakeStat
 	Dev, Ino, Nlink, Rdev uint64
 	Size, Blocks          int64 // bytes; units of 512 bytes
 	Mtime                 unix.Timespec
 	Ctime                 int64 // nanoseconds since 1970
 }
 
+// MakeStat copies a struct stat. Whoever sets times, as touch(1) does, sets that of reading and that of writing, mostly
+// to the same. A directory in which a name was made or removed keeps that of reading.
 func MakeStat(st *unix.Stat_t) Stat {
 	return Stat{
-		Mode: st.Mode, UID: st.Uid, GID: st.Gid,
+		Mode: st.Mode, UID: st.Uid, GID: st.Gid, Touched: st.Atim == st.Mtim,
 		Dev: uint64(st.Dev), Ino: st.Ino, Nlink: uint64(st.Nlink), Rdev: uint64(st.Rdev),
 		Size: st.Size, Blocks: st.Blocks,
 		Mtime: st.Mtim, Ctime: st.Ctim.Nano(),
