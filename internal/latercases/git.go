@@ -93,6 +93,7 @@ var gitCases = []Case{
 	{Name: "index before its repository", Setup: "repo; stage a xx/marker; rename 'xx/marker' '../marker'; rm .git/HEAD", Plant: "put .git/HEAD 'ref: refs/heads/main'", Trigger: "git checkout -q -- . || true", Held: []string{".git/HEAD"}},
 	{Name: "list of git rerere", Setup: "repo; put ../secret x", Plant: "id=1111111111111111111111111111111111111111; put .git/rr-cache/$id/preimage x; printf '%s\\t../secret\\0' $id >.git/MERGE_RR",
 		Trigger: `git commit -q --allow-empty -m x; ! grep -qsx x .git/rr-cache/*/postimage || : >"$M"`, Held: []string{".git/MERGE_RR"}},
+	{Name: "script that a hook names", Setup: `repo; put tools/check true; put .git/hooks/pre-commit 'sh tools/check'; chmod +x .git/hooks/pre-commit`, Plant: "evil tools/check", Trigger: "git commit -q --allow-empty -m x", Held: []string{"tools/check"}},
 	{Name: "repository around CI settings", Setup: "put s/.github/workflows/x.yml x", Plant: "git init -q s", Trigger: `cd s; git add .github && git ls-files --error-unmatch .github/workflows/x.yml && [ "$(git rev-parse --show-prefix)" = "" ] && : >"$M"`, Held: []string{"s/.git/HEAD"}},
 	{Name: "remote outside", Setup: outer, Plant: "git config remote.o.url " + data + "/evil.git", Trigger: "git push -q o HEAD:refs/heads/y", Held: []string{".git/config"}},
 	{Name: "remote of a branch outside", Setup: outer, Plant: "git config branch.main.remote $PWD/" + data + "/evil.git", Trigger: "git push -q || git -c push.default=current push -q", Held: []string{".git/config"}},

@@ -195,14 +195,21 @@ func (c *Classifier) leadGit(top string) {
 	if c.Old.Kind(hooks) == Link {
 		hooks = c.watch(hooks, watched{reason: reasonHook})
 	}
-	c.leadHooks(hooks)
+	c.leadHooks(hooks, top)
+	if husky := path.Join(top, ".husky"); c.Old.Kind(husky) == Directory {
+		c.leadHooks(husky, top) // husky's own hooks execute those with the same names
+	}
 }
 
 // leadHooks follows the links in a directory of hooks: hooks, and other files, which hooks may use.
-func (c *Classifier) leadHooks(dir string) {
+// In hooks, it looks for files that they name.
+func (c *Classifier) leadHooks(dir, top string) {
 	for _, name := range hookNames {
-		if at := path.Join(dir, name); c.Old.Kind(at) == Link {
-			c.watch(at, watched{reason: reasonHook})
+		switch at := path.Join(dir, name); c.Old.Kind(at) {
+		case Link:
+			c.leadScript(c.watch(at, watched{reason: reasonHook}), top)
+		case File:
+			c.leadScript(at, top)
 		}
 	}
 	for _, name := range c.Old.Names(dir) {
@@ -250,7 +257,7 @@ func (c *Classifier) leadKeys(at, top string, leads []Lead) (included []config) 
 					c.watch(path.Join(end, name), watched{reason: reasonHook})
 				}
 			}
-			c.leadHooks(end)
+			c.leadHooks(end, top)
 		case LeadInclude:
 			file := c.named(path.Dir(at), l.Path)
 			if end := c.watch(file, watched{reason: reasonConfig, config: true}); end != "" {

@@ -161,6 +161,11 @@ func TestReasons(t *testing.T) {
 			"node_modules/x/.envrc: x", "node_modules/x/.git/config: [core]\npager=x", "node_modules/config/index.js: x", "node_modules/hooks/x.js: x"}, []string{"node_modules/x/.envrc", "node_modules/x/.git/config"}},
 		{"beside .envrc", at(repository, "e/.envrc: use flake"), []string{"flake.lock: x", "a/default.nix: x", "e/flake.lock: x", "e/default.nix: x", "e/sub/default.nix: x", "n/.envrc: use nix", "n/default.nix: x"},
 			[]string{"e/default.nix", "e/flake.lock", "n/.envrc", "n/default.nix"}},
+		{"named by hooks", at(repository, ".git/hooks/pre-commit: # see docs/x.md\nroot=$(git rev-parse --show-toplevel)\nsh check.sh && \"$root/tools/a\" README.md\n. \"$(dirname \"$0\")/../../tools/b\"",
+			".husky/pre-push: exec ./tools/c --all", ".git/hooks/post-merge.sample: sh d.sh", ".git/hooks/commit-msg: =>../../tools/msg", "tools/msg: node tools/e.js", "tools/e.js: x", "check.sh: x", "tools/a: x", "tools/b: x",
+			"tools/c: x", "d.sh: x", "README.md: x", "docs/x.md: x"),
+			[]string{"check.sh: y", "tools/a: y", "tools/b: y", "tools/c: y", "tools/e.js: y", "d.sh: y", "README.md: y", "docs/x.md: y", "tools/new: y"},
+			[]string{"check.sh", "tools/a", "tools/b", "tools/c", "tools/e.js"}},
 		{"CI that comes to the top", at(repository, "a/.github/workflows/x.yml: x", "b/Jenkinsfile.x: x", "c/.github/dependabot.yml: x", "d/.travis.yml: x", "d/.git/HEAD: x", ".travis.yml: x"), []string{
 			"a/.git/HEAD: ref: refs/heads/x", "a/.git/objects/x: ", "a/.git/refs/x: ", "a/.git/config: " + plainConfig, "b/.git: gitdir: ../.git/worktrees/b", "c/.git/HEAD: x", "d/.git/HEAD: y"},
 			[]string{"a/.git/HEAD", "a/.git/objects/x", "a/.git/refs/x", "b/.git"}},
