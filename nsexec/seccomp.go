@@ -24,12 +24,20 @@ const maxFilter = 4096
 func (f Filter) install(b *prog.Builder, byPrctl bool) {
 	b.Step("seccomp", "")
 	program, _ := f.program(b)
-	if byPrctl || features.SeccompEnds() {
+	if byPrctl || byPrctlAlone() {
 		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_SECCOMP), prog.Int(unix.SECCOMP_MODE_FILTER), program.Arg())
 		return
 	}
 	b.Call(prog.SysSeccomp, prog.Int(unix.SECCOMP_SET_MODE_FILTER), prog.Int(0), program.Arg())
 }
+
+// seccompEnds is features.SeccompEnds. Nil: the runtime has not started, and nothing can be asked.
+var seccompEnds func() bool
+
+func init() { seccompEnds = features.SeccompEnds }
+
+// byPrctlAlone reports whether only prctl(2) can install filters.
+func byPrctlAlone() bool { return seccompEnds != nil && seccompEnds() }
 
 // program adds f as a struct sock_fprog, and returns the address of its instructions.
 func (f Filter) program(b *prog.Builder) (fprog, insns prog.Ptr) {

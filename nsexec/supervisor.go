@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/prog"
 	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/seccomp"
@@ -218,7 +217,7 @@ func listenerOf(b *prog.Builder, s *sandbox.Supervisor) (listener prog.Slot, wit
 			}
 		}
 	}
-	if s.Optional && features.SeccompEnds() {
+	if s.Optional && byPrctlAlone() {
 		allowNotified()
 		b.Call(prog.SysPrctl, prog.Int(unix.PR_SET_SECCOMP), prog.Int(unix.SECCOMP_MODE_FILTER), program.Arg())
 		return listener, b.Jump()

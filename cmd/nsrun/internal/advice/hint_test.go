@@ -90,8 +90,8 @@ func TestClosedHint(t *testing.T) {
 	}
 }
 
-// TestSharedHint: a directory that everybody can write to gets another mode, except where a file system has none to give.
-// Then sessions go to a directory in which nobody else can remove them.
+// TestSharedHint: a directory that everybody can write to gets another mode, except where a file system has none to
+// give. Then sessions go to a directory in which nobody else can remove them.
 func TestSharedHint(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777); err != nil {

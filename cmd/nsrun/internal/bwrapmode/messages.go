@@ -88,8 +88,8 @@ func (r *run) message(err error) string {
 	return e.Error()
 }
 
-// hint says what to do where this host refuses a call. As bwrap, only where bubblewrap has no words for the error. Empty:
-// the error is about the command line.
+// hint says what to do where this host refuses a call. As bwrap, it does so only where bubblewrap has no words for the
+// error. Empty: the error is about the command line.
 func (r *run) hint(err error) string {
 	if r.own == nil {
 		if e, ok := errors.AsType[*nsexec.Error](err); ok && r.message(err) != e.Error() {
