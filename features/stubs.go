@@ -8,11 +8,18 @@ import (
 	"github.com/nsrun/nsrun/internal/linuxonly"
 )
 
+func filterRemedy(error) string {
+	if remedy := UnitRemedy(); remedy != "" {
+		return remedy
+	}
+	return NamespacesRemedy + ", or a unit of systemd without SystemCallFilter="
+}
+
 func Confirm(n Name) bool { return false }
 
 func Describe(n Name) Feature { return *new(Feature) }
 
-func FilterRemedy() string { return "" }
+func FilterRemedy() string { return filterRemedy(nil) }
 
 func Filtered() bool { return false }
 
@@ -21,3 +28,7 @@ func Get(n Name) Feature { return *new(Feature) }
 func Has(n Name) bool { return false }
 
 func Lacks(n Name, err error) error { return linuxonly.Error("features.Lacks") }
+
+func SeccompEnds() bool { return false }
+
+func UnitRemedy() string { return "" }
