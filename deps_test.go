@@ -219,6 +219,7 @@ var thirdPartyTests = map[string][]string{
 	"netpolicy/cgroup":  {"github.com/miekg/dns"},
 	"internal/wall":     {"golang.org/x/net/bpf"},
 	"internal/attempts": {"golang.org/x/net/bpf"},
+	"internal/prerun":   {"golang.org/x/arch/x86/x86asm"},
 }
 
 var onlyIn = map[string][]string{

@@ -15,6 +15,7 @@ require (
 	github.com/syndtr/gocapability v0.0.0-20200815063812-42c35b437635
 	github.com/vishvananda/netns v0.0.5
 	go.etcd.io/bbolt v1.5.0
+	golang.org/x/arch v0.33.0
 	golang.org/x/net v0.62.0
 	golang.org/x/sys v0.49.0
 )

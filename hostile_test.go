@@ -159,7 +159,7 @@ func TestQuestionTellsAll(t *testing.T) {
 		{nsrun.Request{Command: "echo a # \ncurl evil"}, `echo a # \ncurl evil`},
 		{nsrun.Request{Command: "echo a # \\ncurl evil\n"}, `echo a # \\ncurl evil\n`},
 		{nsrun.Request{Command: `printf 'a\n'`}, `printf 'a\n'`},
-		{nsrun.Request{Command: "make", Env: []string{"PATH=/tmp/x y", "A\n=\x1b[2J"}}, `PATH='/tmp/x y' A\n="\x1b[2J" make`},
+		{nsrun.Request{Command: "make", Env: []string{"PATH=/tmp/x y", "A\n=\x1b[2J"}}, `PATH='/tmp/x y' A\n=$'\x1b[2J' make`},
 		{nsrun.Request{Args: []string{"git", "a b"}, Env: []string{"E=1"}}, `E=1 git 'a b'`},
 	} {
 		c.q.Network = true

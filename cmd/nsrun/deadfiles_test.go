@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -48,12 +49,14 @@ func (s *deadScene) end(t *testing.T, words string, signals ...syscall.Signal) (
 	name := filepath.Join(s.dir, "said")
 	out, err := os.Create(name)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return -1, ""
 	}
 	defer out.Close()
 	c.Stdout, c.Stderr = out, out
 	if err := c.Start(); err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return -1, ""
 	}
 	hangs := time.AfterFunc(testenv.Patience, func() { _ = c.Process.Kill() })
 	ended := make(chan error, 1)
@@ -86,9 +89,12 @@ func (s *deadScene) end(t *testing.T, words string, signals ...syscall.Signal) (
 }
 
 // TestEndedAtDeadFiles: a signal and the time limit end nsrun where it waits for a file system that does not answer. It
-// says what it waits for, if the signal does not end it at once.
+// says what it waits for, if the signal does not end it at once. The cases wait at the same time.
 func TestEndedAtDeadFiles(t *testing.T) {
-	for i, c := range []struct {
+	testenv.Leaks(t, reap)
+	var running sync.WaitGroup
+	defer running.Wait()
+	for _, c := range []struct {
 		words, state string
 		signals      []syscall.Signal
 		status       int
@@ -103,17 +109,13 @@ func TestEndedAtDeadFiles(t *testing.T) {
 		{"watch -q DEAD/d", "", []syscall.Signal{unix.SIGTERM}, 143},
 		{"--forward-signals --ro-bind / / --ro-bind DEAD/f /tmp true", "", []syscall.Signal{unix.SIGTERM}, 143},
 	} {
-		if !testenv.Turn(i) {
-			continue
-		}
-		t.Run(c.words, func(t *testing.T) {
-			testenv.Leaks(t, reap)
-			s := newDeadScene(t, c.state)
-			s.Stop()
+		s := newDeadScene(t, c.state)
+		s.Stop()
+		running.Go(func() {
 			status, said := s.end(t, c.words, c.signals...)
 			silent := said == "" && len(c.signals) > 0 || strings.HasPrefix(c.words, "--")
 			if says := "nsrun: waiting for " + s.Dir; status != c.status || !silent && !strings.Contains(said, says) {
-				t.Errorf("status %d, %s", status, said)
+				t.Errorf("%s: status %d, %s", c.words, status, said)
 			}
 		})
 	}

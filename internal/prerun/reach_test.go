@@ -3,7 +3,6 @@
 package prerun
 
 import (
-	"bytes"
 	"debug/elf"
 	"encoding/binary"
 	"maps"
@@ -12,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/arch/x86/x86asm"
 
 	"github.com/nsrun/nsrun/internal/testenv"
 )
@@ -120,7 +121,6 @@ func link(t *testing.T, arch string) *linked {
 }
 
 // reach follows calls from a function, but not into the runtime. It returns the runtime's functions with their callers.
-// Bytes that look like a call to the start of a function count as a call.
 func (p *linked) reach(from string) (seen map[string]bool, called map[string]string) {
 	seen, called = map[string]bool{from: true}, map[string]string{}
 	for todo := []string{from}; len(todo) > 0; {
@@ -154,9 +154,15 @@ func (p *linked) calls(name string, f func(to string)) {
 		}
 		return
 	}
-	for i := 0; i+5 <= len(code); i++ {
-		if bytes.IndexByte([]byte{0xe8, 0xe9}, code[i]) >= 0 { // CALL, JMP: 32 bits, from behind them
-			if to := p.names[at+uint64(i)+5+uint64(int64(int32(binary.LittleEndian.Uint32(code[i+1:]))))]; to != "" && to != name {
+	for i := 0; i < len(code); {
+		in, err := x86asm.Decode(code[i:], 64)
+		if err != nil { // data, or an instruction that the library does not know
+			i++
+			continue
+		}
+		i += in.Len
+		if to, ok := in.Args[0].(x86asm.Rel); ok {
+			if to := p.names[at+uint64(i)+uint64(int64(to))]; to != "" && to != name {
 				f(to)
 			}
 		}
