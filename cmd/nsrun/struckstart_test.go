@@ -282,7 +282,7 @@ func (tr *startTrial) judge(t *testing.T, p *startPlace, s started) (wrong []str
 		note("the command %s", strings.TrimPrefix(line, "probe: "))
 	}
 	if ran && s.out != tr.whole.out && s.out != withoutCapabilities(tr.whole.out) && len(tr.said(s)) == 0 {
-		note("the sandbox is another one, and nobody says so: %s", s.out)
+		note("the sandbox is another one, and nobody says so: %s, not %s", s.out, tr.whole.out)
 	}
 	if left := p.left(t); len(left) > 0 {
 		note("left: %q", left)
