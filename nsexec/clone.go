@@ -97,7 +97,7 @@ func (s *clone) close() (status unix.WaitStatus) {
 	if s.pid == 0 {
 		s.pid = s.sender()
 	}
-	if s.pid > 0 {
+	if s.other() {
 		s.kill()
 		if s.domain {
 			s.awaitEnd()
@@ -235,8 +235,7 @@ func (s *clone) sender() int {
 		return 0
 	}
 	for i := range messages {
-		// A program that has closed descriptors of this package can have this process at both ends.
-		if cred, err := unix.ParseUnixCredentials(&messages[i]); err == nil && int(cred.Pid) != os.Getpid() {
+		if cred, err := unix.ParseUnixCredentials(&messages[i]); err == nil {
 			return int(cred.Pid)
 		}
 	}
@@ -249,10 +248,14 @@ func (s *clone) kill() {
 	if s.domain {
 		signal = unix.Signal(prog.RequestEnd)
 	}
-	if s.pid > 0 {
+	if s.other() {
 		_ = sys.Kill(s.pid, signal)
 	}
 }
+
+// other reports whether the first process is known, and not this one: a program that has closed descriptors of this
+// package, and opened its own, can have this process at both ends of the socket.
+func (s *clone) other() bool { return s.pid > 0 && s.pid != os.Getpid() }
 
 // awaitEnd waits until a process that was asked to end has ended, but not longer than patience, because its set-up may
 // hang. No code of the command runs in it.
