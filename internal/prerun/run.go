@@ -60,12 +60,17 @@ func (m *memory) free() {
 // pointer. It returns if main has to do the work.
 func run(stack unsafe.Pointer) {
 	entered = true
+	filtered := filtered()
 	if !secureexec.OnStack(stack) { // main refuses to run then
-		needCalls(stack, true)
+		if filtered {
+			needCalls(stack, true)
+		}
 		try(stack)
 	}
 	hideSettings(unsafe.Add(stack, 8*(*(*int)(stack)+2)))
-	needCalls(stack, false)
+	if filtered {
+		needCalls(stack, false)
+	}
 	needSpace(stack)
 	needThreads(stack)
 	// The runtime installs handlers even for ignored signals. bubblewrap changes only
