@@ -99,6 +99,7 @@ type Observer struct {
 	Held uint64
 
 	first  int                // the first process that executed a program: the command
+	lowest int                // its number in the sandbox
 	root   sys.FD             // the sandbox's root; None before the first call
 	roots  bool               // a process may have another root
 	stop   sys.FD             // readable when serve has to end
@@ -233,6 +234,7 @@ func (o *Observer) look(n *notify.Notification) {
 	case unix.SYS_EXECVE:
 		if o.first == 0 {
 			o.first, o.quick.begun = int(n.PID), true
+			o.lowest = field(file(n.PID, "status"), "NSpid:")
 		}
 	}
 	if slices.Contains(signalCalls[:], n.NR) || n.NR == unix.SYS_PTRACE {

@@ -19,10 +19,9 @@ var signalCalls = [...]int32{unix.SYS_KILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_P
 // failed.
 const before = 64
 
-// signal reports a signal to a process of the host. In the sandbox, where the kernel counts from 1, the caller's number
-// means another process, or none. It was meant for the host if the sandbox cannot have made that many processes,
-// because the whole host has not made as many since the sandbox began. A signal that would fail outside too is not
-// reported.
+// signal reports a signal to a process of the host. In the sandbox, where the kernel counts anew, the caller's number
+// means another process, or none. It was meant for the host if no process of the sandbox can have had it. A signal that
+// would fail outside too is not reported.
 func (o *Observer) signal(n *notify.Notification) {
 	number := int(int32(n.Args[0]))
 	if n.NR == unix.SYS_PTRACE { // to attach to it
@@ -32,12 +31,19 @@ func (o *Observer) signal(n *notify.Notification) {
 	if n.NR == unix.SYS_KILL && number < -1 {
 		number = -number // a group
 	}
-	if number <= 1 || unix.Kill(target, 0) != nil {
+	if number <= 1 || unix.Kill(target, 0) != nil || counted(number, o.lowest, forks()-o.forks) {
 		return
 	}
-	if by := process(n.PID); by.Host > 0 && by.Host != by.PID && uint64(number) > forks()-o.forks+before {
+	if by := process(n.PID); by.Host > 0 && by.PID > 0 && by.Host != by.PID {
 		o.tell(n, Attempt{Kind: Signal, Number: number, Err: unix.ESRCH})
 	}
+}
+
+// counted reports whether a process of a sandbox can have had a number: lowest is the command's own, and made is how
+// many processes the whole host has made meanwhile. The kernel counts from 1, for namespaces in the sandbox too, and
+// for commands from the number that the sandbox sets (nsexec.Cmd).
+func counted(number, lowest int, made uint64) bool {
+	return uint64(number) <= made+before || number+before >= lowest && uint64(number+before-lowest) <= made+2*before
 }
 
 // forks returns how many processes and threads this host has made.
