@@ -59,11 +59,18 @@ func gone(err error, times *int) bool {
 	return ok && e.Mount != 0 && errors.Is(e.Err, syscall.ENOENT) && *times <= 20
 }
 
-// renew removes a session whose tmpfs was attached in a sandbox that is gone: it cannot be attached again. No code of
-// the command has run, so a new session is as good, unless this one has changes of other commands.
+// renew prepares a session again whose tmpfs was attached in a sandbox that is gone: it cannot be attached again. No
+// code of the command has run. So a new session is as good, unless this one has changes of other commands, which go to
+// a new tmpfs.
 func (x *Execution) renew() error {
-	if x.session == nil || x.resumed || len(x.session.Layers()) == 0 {
+	if x.session == nil || len(x.session.Layers()) == 0 {
 		return nil
+	}
+	if x.resumed {
+		if err := x.session.Collect(x.ctx); err != nil {
+			return err
+		}
+		return x.session.ResumeContext(x.ctx, x.args)
 	}
 	err := x.session.Remove()
 	x.session = nil

@@ -144,8 +144,8 @@ func TestReplacedFile(t *testing.T) {
 	dir := place(t)
 	secret := filepath.Join(dir, "o", "secret")
 	testenv.Tree(t, dir, "o/secret", "o/new")
-	r := runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), After: nsrun.Discard, Shared: []nsrun.Folder{{Path: filepath.Join(dir, "o"), Mode: nsrun.Direct}},
-		Rules: []nsrun.Rule{{Pattern: secret, Mode: nsrun.Blocked}}})
+	c := nsrun.Config{Project: filepath.Join(dir, "p"), Shared: []nsrun.Folder{{Path: filepath.Join(dir, "o"), Mode: nsrun.Direct}},
+		Rules: []nsrun.Rule{{Pattern: secret, Mode: nsrun.Blocked}}}
 	ctx, end := context.WithCancel(t.Context())
 	replaced := make(chan error)
 	go func() {
@@ -161,10 +161,15 @@ func TestReplacedFile(t *testing.T) {
 		}
 		replaced <- nil
 	}()
-	for range 30 {
-		if res, err := r.Run(t.Context(), nsrun.Request{Command: "echo begun"}); err != nil || res.String() != "begun\n" {
-			t.Errorf("%v, %v", res, err)
-			break
+	for _, c.Engine = range []overlay.Engine{0, overlay.EngineTmpfs, overlay.EngineCopy} {
+		for _, c.After = range []nsrun.After{nsrun.Discard, nsrun.Keep} { // the session is mounted before the file is
+			r := runner(t, c)
+			for range map[bool]int{true: 30, false: 10}[c.Engine == 0] {
+				if res, err := r.Run(t.Context(), nsrun.Request{Command: "echo begun"}); err != nil || res.String() != "begun\n" {
+					t.Errorf("%v, %v: %v, %v", c.Engine, c.After, res, err)
+					break
+				}
+			}
 		}
 	}
 	spec := nsrun.Spec{Mounts: append(nsrun.BaseMounts(), mounts.Bind(dir, dir), mounts.Block(secret))}

@@ -220,12 +220,15 @@ func (x *Execution) startOnce() error {
 		if x.runner.config.Watch {
 			x.watch.begin(x)
 		}
+		newCalls := features.Has(features.NewMountCalls)
 		if err = x.cmd.Start(); err == nil {
 			break
 		}
 		x.closeStdin()
-		if err == errMoreHidden || x.withoutOwners(err) || x.runner.refuseHome(x, err) || x.mendHome(err) || x.runner.mirror(x, err) ||
-			x.withoutCaches(err) || gone(err, &times) {
+		// A filter that refuses these is found only by the start.
+		filtered := newCalls && !features.Has(features.NewMountCalls)
+		if filtered || err == errMoreHidden || x.withoutOwners(err) || x.runner.refuseHome(x, err) || x.mendHome(err) ||
+			x.runner.mirror(x, err) || x.withoutCaches(err) || gone(err, &times) {
 			x.whole = true
 			if err = x.renew(); err == nil {
 				err = x.prepare(x.runner.lastEngine())

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/nsrun/nsrun/internal/prog"
 	"github.com/nsrun/nsrun/internal/reexec"
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/mounts"
 )
 
 var errInherit = errors.New("descriptors can be inherited only from a program that is its own launcher, with its own standard descriptors")
@@ -50,10 +52,10 @@ func start(c *Cmd, files []*os.File) (*clone, error) {
 		return nil, err
 	}
 	s, err := bringUp(c, files)
-	for tries := 1; tries < attachTries && c.replaced(err); tries++ {
+	for tries := 1; tries < attachTries && replaced(err) && c.repeatable(); tries++ {
 		s, err = bringUp(c, files)
 	}
-	if err != nil && c.callsRefused(err) {
+	if err != nil && c.callsRefused(err) && c.repeatable() {
 		c.opt.ClassicMounts = true
 		return bringUp(c, files)
 	}
@@ -64,22 +66,24 @@ func start(c *Cmd, files []*os.File) (*clone, error) {
 const attachTries = 20
 
 // replaced reports whether a set-up failed because somebody removed or replaced a file between the look-up and the
-// mount over it, as passwd(1) does with /etc/shadow, and everything done so far can be done again.
-func (c *Cmd) replaced(err error) bool {
+// mount over it, as passwd(1) does with /etc/shadow.
+func replaced(err error) bool {
 	e, ok := errors.AsType[*Error](err)
-	return ok && e.attach && e.Err == syscall.ENOENT && c.repeatable() && len(c.Layers) == 0
+	return ok && e.attach && e.Err == syscall.ENOENT
 }
 
-// repeatable reports whether a set-up can be done again after a part of it.
+// repeatable reports whether a set-up can be done again after a part of it. The kernel mounts volatile overlays and
+// layers once only: their owner has to prepare them again.
 func (c *Cmd) repeatable() bool {
-	return c.opt.Block == nil && c.opt.Place == nil && c.opt.Created == nil
+	return c.opt.Block == nil && c.opt.Place == nil && c.opt.Created == nil && len(c.Layers) == 0 &&
+		!slices.ContainsFunc(c.Mounts, func(m mounts.Mount) bool { return m.Volatile })
 }
 
-// callsRefused reports whether a set-up failed because a filter refuses one of the new mount calls, and everything done
-// so far can be done again. For calls that check a privilege first, nsrun cannot find that out before.
+// callsRefused reports whether a set-up failed because a filter refuses one of the new mount calls. From then on they
+// are not used. For calls that check a privilege first, nsrun cannot find that out before.
 func (c *Cmd) callsRefused(err error) bool {
 	e, ok := errors.AsType[*Error](err)
-	if !ok || e.Err != syscall.EPERM && e.Err != syscall.EACCES || e.Program == 0 || c.opt.ClassicMounts || !c.repeatable() {
+	if !ok || e.Err != syscall.EPERM && e.Err != syscall.EACCES || e.Program == 0 || c.opt.ClassicMounts {
 		return false
 	}
 	return features.Has(features.NewMountCalls) && !features.Confirm(features.NewMountCalls)
