@@ -195,6 +195,7 @@ func (g *gateway) mask(res *http.Response) error {
 	}
 	m := g.maskOf(res.Request.Context())
 	m.header(res.Header)
+	m.header(res.Trailer) // the names, which are sent first
 	if at := res.Header.Get("Location"); at != "" {
 		if u, err := url.Parse(at); err == nil && u.Scheme == "https" && u.Host == g.host() {
 			u.Scheme, u.Host = "", ""

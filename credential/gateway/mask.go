@@ -67,24 +67,29 @@ func (m *mask) header(h http.Header) {
 	}
 }
 
-// begun returns how many bytes at the end of b may be the beginning of a secret.
-func (m *mask) begun(b []byte) (most int) {
+// unfinished returns how many bytes at the end of b may be the beginning of a secret: those after the last byte that no
+// secret contains, as far as they are fewer than a whole secret. It does not look at the secrets: the client can have
+// the host send any text, and sees which bytes are held back, so it would find out a secret character by character.
+func (m *mask) unfinished(b []byte) (n int) {
+	most := 0
 	for _, word := range m.words {
-		for n := min(len(word)-1, len(b)); n > most; n-- {
-			if bytes.HasSuffix(b, word[:n]) {
-				most = n
-			}
-		}
+		most = max(most, len(word)-1)
 	}
-	return most
+	for n < min(most, len(b)) && isText(b[len(b)-1-n]) {
+		n++
+	}
+	return n
 }
 
-// masked is a body without secrets. It holds back only bytes that may be the beginning of one.
+// isText reports whether a secret can contain a byte (credential.CheckSecret).
+func isText(c byte) bool { return ' ' <= c && c <= '~' }
+
+// masked is a body without secrets. It holds back only bytes of an unfinished line, which may be the beginning of one.
 type masked struct {
 	io.ReadCloser
 	mask    *mask
 	trailer func() // called at the end
-	held    []byte // may be the beginning of a secret
+	held    []byte // unfinished
 	ready   []byte // without secrets
 	err     error  // comes after ready
 	buf     [16 << 10]byte
@@ -98,7 +103,7 @@ func (m *masked) Read(p []byte) (int, error) {
 		n, err := m.ReadCloser.Read(m.buf[:])
 		b := append(m.held, m.buf[:n]...)
 		m.mask.replace(b)
-		keep := m.mask.begun(b)
+		keep := m.mask.unfinished(b)
 		if err != nil {
 			keep = 0
 			m.err = err
