@@ -146,7 +146,7 @@ func (x *Execution) keepsCredentials(box *plan.Sandbox) error {
 			if slices.ContainsFunc(x.runner.config.Env, given) || slices.ContainsFunc(x.request.Env, given) {
 				return fail("the command would have the variable " + name + ", because it is passed on by name")
 			}
-			secret := os.Getenv(name)
+			secret := strings.TrimSpace(os.Getenv(name)) // as in the header
 			box.Env = slices.DeleteFunc(box.Env, func(kv string) bool {
 				return given(kv) || len(secret) >= leastSecret && strings.Contains(kv, secret)
 			})

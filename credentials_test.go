@@ -133,6 +133,7 @@ func TestCredentialUnseen(t *testing.T) {
 	registry := project.Open(project.Options{})
 	defer registry.Close()
 	c := withToken(t, nsrun.Config{Project: filepath.Join(dir, "p"), Recorder: nsrun.Registry{Registry: registry}}, at)
+	t.Setenv("MY_SETTING", theToken+" ") // which the header does not have, nor the other variable
 	res, err := runner(t, c).Run(t.Context(), bash(getBase+"; sleep 100 & "+search))
 	if err != nil || res.Stdout.String() != "HTTP/1.1 200 OK\nserved /v1/x\n0\n" {
 		t.Errorf("%s, %v", res, err)

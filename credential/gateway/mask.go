@@ -14,22 +14,32 @@ type mask struct{ words [][]byte }
 // leastSecret is the length of the shortest secret that is masked, in bytes. Shorter words occur in many answers.
 const leastSecret = 6
 
-func newMask(secrets ...string) *mask {
+// newMask returns the mask for a secret, and for the value of the header with it. Hosts take the value apart, and send
+// parts of it back: without what is in front of the first space, as "Bearer", and without spaces around it.
+func newMask(secret, value string) *mask {
 	m := &mask{}
-	for _, s := range secrets {
-		for _, prefix := range [...]string{"Bearer ", "Basic "} {
-			if len(s) > len(prefix) && s[:len(prefix)] == prefix {
-				s = s[len(prefix):]
-			}
-		}
-		if len(s) >= leastSecret {
-			m.words = append(m.words, []byte(s))
-			if quoted := strconv.Quote(s); len(quoted) > len(s)+2 {
-				m.words = append(m.words, []byte(quoted[1:len(quoted)-1])) // as in JSON and in Go's errors
-			}
-		}
+	rest := func(s string) string {
+		_, after, _ := strings.Cut(strings.TrimSpace(s), " ")
+		return after
 	}
+	m.add(secret)
+	m.add(rest(secret))
+	if after := rest(value); after != "" {
+		value = after
+	}
+	m.add(value)
 	return m
+}
+
+// add adds a word, and the form of it that is in JSON and in Go's errors.
+func (m *mask) add(s string) {
+	if s = strings.TrimSpace(s); len(s) < leastSecret {
+		return
+	}
+	m.words = append(m.words, []byte(s))
+	if quoted := strconv.Quote(s); len(quoted) > len(s)+2 {
+		m.words = append(m.words, []byte(quoted[1:len(quoted)-1]))
+	}
 }
 
 func (m *mask) replace(b []byte) {

@@ -136,3 +136,23 @@ func TestTrailerName(t *testing.T) {
 		t.Errorf("%v\n%s", err, answer)
 	}
 }
+
+// TestForms: a host takes a header's value apart, and sends parts of it back. The control is that what only looks like
+// one is left as it is.
+func TestForms(t *testing.T) {
+	for _, c := range []struct{ secret, value, text, want string }{
+		{"ghp_0123456789", "Bearer ghp_0123456789", "you are ghp_0123456789!", "you are **************!"},
+		{"token ghp_0123456789", "token ghp_0123456789", "token ghp_0123456789", "********************"},
+		{"token ghp_0123456789", "token ghp_0123456789", `{"token": "ghp_0123456789"}`, `{"token": "**************"}`},
+		{"ApiKey 0123456789", "ApiKey 0123456789", "ApiKey: 0123456789", "ApiKey: **********"},
+		{" ghp_0123456789  ", "Bearer  ghp_0123456789  ", `"ghp_0123456789"`, `"**************"`},
+		{"correct horse battery", "Bearer correct horse battery", "correct horse battery", "*********************"},
+		{"correct horse battery", "Bearer correct horse battery", "correct horse", "correct horse"},
+		{`quotes " 0123456789`, `Bearer quotes " 0123456789`, `{"is": "quotes \" 0123456789"}`, `{"is": "********************"}`},
+		{"short", "Bearer short", "short", "short"},
+	} {
+		if got := newMask(c.secret, c.value).text(c.text); got != c.want {
+			t.Errorf("the mask of %q makes %q of %q, not %q", c.secret, got, c.text, c.want)
+		}
+	}
+}
