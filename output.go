@@ -30,8 +30,8 @@ func (o Output) Bytes() []byte {
 }
 
 // String returns what was kept, in a form for people and models: valid UTF-8, with other bytes and
-// control characters escaped, such as \x1b or \u202e, and with a line that says what was cut. A line that was
-// cut in two is omitted as a whole, if it is not long.
+// control characters escaped, such as \x1b or \u202e, and rows of characters that nobody sees, and with a line that
+// says what was cut. A line that was cut in two is omitted as a whole, if it is not long.
 func (o Output) String() string {
 	if o.Cut == 0 {
 		return clean(o.Bytes())
@@ -81,6 +81,20 @@ func misleads(r rune) bool {
 	return 0x202a <= r && r <= 0x202e || 0x2066 <= r && r <= 0x2069 || 0xe0000 <= r && r <= 0xe007f
 }
 
+// unseen reports whether r looks like nothing where it stands: joiners, marks, selectors of a character's form, and the
+// like. Texts need them, but not many in a row, in which somebody could write to a model what no person sees.
+func unseen(r rune) bool {
+	switch r {
+	case 0xad, 0x034f, 0x061c, 0x115f, 0x1160, 0x17b4, 0x17b5, 0x3164, 0xfeff, 0xffa0:
+		return true
+	}
+	return 0x180b <= r && r <= 0x180f || 0x200b <= r && r <= 0x200f || 0x2060 <= r && r <= 0x206f || 0xfe00 <= r && r <= 0xfe0f ||
+		0xfff0 <= r && r <= 0xfffb || 0xe0000 <= r && r <= 0xe0fff
+}
+
+// mostUnseen is how many of them stand in a row in honest texts: a selector and a joiner, and one mark.
+const mostUnseen = 3
+
 // clean turns bytes into text. Tabs and line ends stay, and CR LF becomes LF.
 func clean(b []byte) string {
 	plain := true
@@ -94,14 +108,18 @@ func clean(b []byte) string {
 		return string(b)
 	}
 	var s strings.Builder
+	row := 0 // of what is unseen
 	for len(b) > 0 {
 		r, n := utf8.DecodeRune(b)
+		if row++; !unseen(r) {
+			row = 0
+		}
 		switch {
 		case r == utf8.RuneError && n == 1, r < ' ' && r != '\n' && r != '\t' && r != '\r', r >= 0x7f && r < 0xa0:
 			for _, c := range b[:n] {
 				fmt.Fprintf(&s, `\x%02x`, c)
 			}
-		case misleads(r):
+		case misleads(r), row > mostUnseen:
 			q := strconv.QuoteRuneToASCII(r)
 			s.WriteString(q[1 : len(q)-1])
 		case r == '\r' && len(b) > 1 && b[1] == '\n':

@@ -81,6 +81,8 @@ func TestOutputString(t *testing.T) {
 	}{
 		{Output{}, ""},
 		{Output{Head: []byte("a\xff\x00b\x7f\r\n\x1b[1m\rä\u0085")}, `a\xff\x00b\x7f` + "\n" + `\x1b[1m\rä\xc2\x85`},
+		{Output{Head: []byte("\ufeffa❤\ufe0f\u200d🔥 葛\U000e0101 می\u200cخواهم")}, "\ufeffa❤\ufe0f\u200d🔥 葛\U000e0101 می\u200cخواهم"},
+		{Output{Head: []byte("a\u2062\u2064\u2062\u2064\u2062b\ufe01\ufe02\ufe03\U000e0101\u200b")}, "a\u2062\u2064\u2062" + `\u2064\u2062b` + "\ufe01\ufe02\ufe03" + `\U000e0101\u200b`},
 		{Output{Head: []byte("a\u202eb\u2066c\U000e0041d \u200d\ufe0f é")}, `a\u202eb\u2066c\U000e0041d ` + "\u200d\ufe0f é"},
 		{Output{Head: []byte("one\ntw"), Tail: []byte("ine\nten\n"), Cut: 10}, "one\n[16 bytes of output were cut here]\nten\n"},
 		{Output{Head: []byte("aä"), Tail: []byte("\xa4b"), Cut: 10}, "aä\n[11 bytes of output were cut here]\nb"},
