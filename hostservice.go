@@ -3,6 +3,7 @@
 package nsrun
 
 import (
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -77,22 +78,76 @@ func (x *Execution) openHostSocket(name string, run bool, suspect func(dir strin
 	if name != service.X11 {
 		return nil
 	}
-	// The cookie that the server demands; the file itself may be hidden.
-	cookie := os.Getenv("XAUTHORITY")
-	if cookie == "" {
-		cookie = filepath.Join(host.Home(), ".Xauthority")
-	}
-	b, err := host.ReadTrusted(cookie, 64<<10, suspect)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	at := host.ServicePoint("Xauthority", run)
+	cookie, err := xCookie(strings.TrimPrefix(filepath.Base(found.path), "X"), suspect)
+	if cookie == nil || err != nil {
 		return err
 	}
-	at := host.ServicePoint("Xauthority", run)
-	s.mounts = append(s.mounts, mounts.Data(at, b).RO().WithPerm(0o600))
+	s.mounts = append(s.mounts, mounts.Data(at, cookie).RO().WithPerm(0o600))
 	s.env = append(s.env, "XAUTHORITY="+at)
 	return nil
+}
+
+// xCookie returns the entries of the caller's Xauthority file that clients of a display on this host use. The file
+// itself may be hidden. Nil: there is none. The other entries are those of other displays: of other hosts, and of the
+// computer from which the user came here (ssh -X).
+func xCookie(number string, suspect func(dir string) bool) ([]byte, error) {
+	name := os.Getenv("XAUTHORITY")
+	if name == "" {
+		name = filepath.Join(host.Home(), ".Xauthority")
+	}
+	b, err := host.ReadTrusted(name, 64<<10, suspect)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	hostname, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	return xEntries(b, hostname, number), nil
+}
+
+// xEntries returns those of the entries of an Xauthority file (Xsecurity(7)) that are for a display of a host, by its
+// unix socket. Each is a family and four texts, each with its length: the address, the number of the display, and the
+// name and data of the cookie. Without a number it is for all displays. An entry that is not whole ends the file, as it
+// does for clients.
+func xEntries(b []byte, hostname, number string) []byte {
+	const local, wild = 256, 65535 // families; any address is meant with the second one
+	kept := []byte{}
+	for {
+		rest := b
+		next := func(n int) []byte {
+			if n > len(rest) {
+				rest = nil
+				return nil
+			}
+			taken := rest[:n]
+			rest = rest[n:]
+			return taken
+		}
+		word := func() int {
+			if taken := next(2); taken != nil {
+				return int(binary.BigEndian.Uint16(taken))
+			}
+			return 0
+		}
+		family := word()
+		var texts [4]string
+		for i := range texts {
+			texts[i] = string(next(word()))
+		}
+		if rest == nil {
+			return kept
+		}
+		entry := b[:len(b)-len(rest)]
+		if (family == wild || family == local && texts[0] == hostname) && (texts[1] == "" || texts[1] == number) {
+			kept = append(kept, entry...)
+		}
+		b = rest
+	}
 }
 
 // findHostSocket finds a service by this program's variables.

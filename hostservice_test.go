@@ -4,6 +4,8 @@ package nsrun_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"net"
 	"os"
@@ -40,7 +42,8 @@ func (a *answers) Approve(_ context.Context, q nsrun.Question) (nsrun.Answer, er
 }
 
 // TestHostServices: commands get the sockets of the services that are named, at a path in a variable, and no others.
-// For services that give away more, each start asks before anything runs.
+// For services that give away more, each start asks before anything runs. Of the cookies of X servers, they get those
+// of the one server only.
 func TestHostServices(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t)
@@ -55,14 +58,22 @@ func TestHostServices(t *testing.T) {
 	listening(t, "/tmp/.X11-unix/X"+number)
 	t.Setenv("DISPLAY", ":"+number+".0")
 	cookie := filepath.Join(dir, "cookie")
-	if err := os.WriteFile(cookie, []byte("secret"), 0o600); err != nil {
+	hostname, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := xEntry(256, "elsewhere", number, "of another host") + xEntry(256, hostname, number, "secret") +
+		xEntry(256, hostname, "10", "of the computer from which the user came") + xEntry(0, "\x7f\x00\x00\x01", number, "by TCP") +
+		xEntry(65535, "", "", "for all") + "\x01\x00\x00"
+	own := base64.StdEncoding.EncodeToString([]byte(xEntry(256, hostname, number, "secret") + xEntry(65535, "", "", "for all")))
+	if err := os.WriteFile(cookie, []byte(entries), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("XAUTHORITY", cookie)
 	for _, tc := range []struct{ name, socket, show, want, risk string }{
 		{nsrun.Docker, "${DOCKER_HOST#unix://}", "echo ${DOCKER_HOST##*/}", "docker.sock\n", "docker, and with it this whole host"},
 		{nsrun.Wayland, "$WAYLAND_DISPLAY", "echo ${WAYLAND_DISPLAY##*/}", "wayland\n", ""},
-		{nsrun.X11, "/tmp/.X11-unix/X" + number, "echo $DISPLAY; cat $XAUTHORITY; echo", ":" + number + "\nsecret\n", "x11, and with it the keyboard and all windows"},
+		{nsrun.X11, "/tmp/.X11-unix/X" + number, "echo $DISPLAY; base64 -w0 <$XAUTHORITY; echo", ":" + number + "\n" + own + "\n", "x11, and with it the keyboard and all windows"},
 	} {
 		yes := &answers{answer: nsrun.Allow}
 		c := shown(t, nsrun.Config{Project: p, AllowUnix: []string{tc.name, tc.name}, Approver: yes, After: nsrun.Discard})
@@ -100,6 +111,15 @@ func TestHostServices(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 	}
+}
+
+// xEntry is an entry of an Xauthority file.
+func xEntry(family uint16, address, number, data string) string {
+	b := binary.BigEndian.AppendUint16(nil, family)
+	for _, text := range [...]string{address, number, "MIT-MAGIC-COOKIE-1", data} {
+		b = append(binary.BigEndian.AppendUint16(b, uint16(len(text))), text...)
+	}
+	return string(b)
 }
 
 // TestWhyService: what is proposed for the socket of a service is the service.
