@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/service"
 	"github.com/nsrun/nsrun/mounts"
@@ -22,6 +24,10 @@ import (
 // after it stands for all names below it. It can be given several times. Such a program does for the command whatever
 // it does for the caller: the Approver is asked before the command starts (ActionConnect).
 const DBus = service.DBus
+
+// busMemory is how much memory the proxy can have, in bytes. It keeps messages until they are complete, however many a
+// command begins, and its memory does not count as the command's. It ends when it needs more.
+const busMemory = 128 << 20
 
 // busTime is how long the proxy may take until it is ready.
 const busTime = 20 * time.Second
@@ -92,6 +98,11 @@ func (s *services) startBus(names []string, target string, suspect func(dir stri
 		return err
 	}
 	s.running.Go(func() { _ = cmd.Wait() })
+	for resource, most := range map[int]uint64{unix.RLIMIT_DATA: busMemory, unix.RLIMIT_CORE: 0} {
+		if err := unix.Prlimit(cmd.Process.Pid, resource, &unix.Rlimit{Cur: most, Max: most}, nil); err != nil {
+			return fmt.Errorf("limit xdg-dbus-proxy: %w", err)
+		}
+	}
 	if err := ready.SetReadDeadline(time.Now().Add(busTime)); err != nil {
 		return err
 	}

@@ -5,13 +5,18 @@ package nsrun_test
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/internal/testenv"
@@ -123,6 +128,70 @@ func TestDBus(t *testing.T) {
 	}
 	if got := started(); got != "" {
 		t.Errorf("after no: started %s", got)
+	}
+}
+
+func init() { insides["fill bus"] = func([]string) int { fmt.Println(fillBus() >> 20); return 0 } }
+
+// fillBus begins two messages on connections to the session bus, and returns how many bytes of them were taken. Neither
+// message ever is complete.
+func fillBus() (taken int) {
+	const size = 72 << 20
+	for range 2 {
+		c, err := net.Dial("unix", strings.TrimPrefix(os.Getenv("DBUS_SESSION_BUS_ADDRESS"), "unix:path="))
+		if err != nil {
+			return taken
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(testenv.Patience))
+		fmt.Fprintf(c, "\x00AUTH EXTERNAL %x\r\n", strconv.Itoa(os.Getuid()))
+		if answer, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.HasPrefix(answer, "OK ") {
+			return -1
+		}
+		// The header of a method call, with the path, the member and the destination.
+		header := "l\x01\x00\x01" + string(binary.LittleEndian.AppendUint32(nil, size+1)) + "\x01\x00\x00\x00"
+		var fields string
+		for _, f := range [...]string{"\x01\x01o\x00/a", "\x03\x01s\x00X", "\x06\x01s\x00org.freedesktop.DBus"} {
+			fields += strings.Repeat("\x00", -len(fields)&7) + f[:4] + string(binary.LittleEndian.AppendUint32(nil, uint32(len(f)-4))) + f[4:] + "\x00"
+		}
+		header += string(binary.LittleEndian.AppendUint32(nil, uint32(len(fields)))) + fields
+		_, err = io.WriteString(c, "BEGIN\r\n"+header+strings.Repeat("\x00", -len(header)&7))
+		for piece, sent := make([]byte, 1<<20), 0; err == nil && sent < size; sent += len(piece) {
+			var n int
+			n, err = c.Write(piece)
+			taken += n
+		}
+	}
+	return taken
+}
+
+// TestDBusMemory: the memory of the proxy, which is outside of the sandbox and its limits, has a limit. The control is
+// the program without one.
+func TestDBusMemory(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	p := filepath.Join(place(t), "p")
+	sessionBus(t)
+	c := nsrun.Config{Project: p, AllowUnix: []string{"dbus:org.example.Chosen"}, Approver: yes{}, After: nsrun.Discard}
+	got, err := strconv.Atoi(strings.TrimSpace(output(t, runner(t, shown(t, c)), insideRequest(t, "fill bus"))))
+	if err != nil || got < 1 || got >= 128 {
+		t.Errorf("the proxy took %d MiB, %v", got, err)
+	}
+	own := filepath.Join(p, "bus")
+	cmd := exec.Command("xdg-dbus-proxy", os.Getenv("DBUS_SESSION_BUS_ADDRESS"), own, "--filter")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	testenv.Eventually(t, "a proxy that listens", func() bool {
+		c, err := net.Dial("unix", own)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	})
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path="+own)
+	if got := fillBus() >> 20; got != 144 {
+		t.Errorf("the control took %d MiB", got)
 	}
 }
 
