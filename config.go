@@ -98,7 +98,8 @@ type Config struct {
 	Env []string
 	// ClearEnv passes nothing on but PATH and HOME. False: see Env.
 	ClearEnv bool
-	// Timeout ends commands that take longer. Zero: no limit.
+	// Timeout ends commands that take longer. With Commit, it is also how long a commit waits for another one to the
+	// project, but at least a second; after that the changes are kept. Zero: no limit.
 	Timeout time.Duration
 	// Grace is the time between SIGTERM, when Timeout is over, and SIGKILL to all processes of the command. Zero: 2
 	// seconds.

@@ -184,7 +184,8 @@ func (x *Execution) commit(ctx context.Context, o overlay.CommitOptions) error {
 	defer cancel()
 	stop := func() bool { return true }
 	defer func() { stop() }()
-	o.Waiting = func() { stop = context.AfterFunc(x.parent, cancel) }
+	o.Waiting = func(overlay.Holder) { stop = context.AfterFunc(x.parent, cancel) }
+	o.Wait = x.timeout
 	return x.session.CommitWith(ctx, o)
 }
 

@@ -1,5 +1,7 @@
 package overlay
 
+import "time"
+
 // A Preference says what a commit does if both the session and somebody outside it changed an
 // object. The zero Preference is Refuse.
 type Preference uint8
@@ -49,9 +51,14 @@ type CommitOptions struct {
 	// Progress is called now and then, from one goroutine. Nil: it is not.
 	Progress func(Progress)
 
-	// Waiting is called once if the commit has waited for a second because another one changes the project. That may
-	// take any time: somebody can have stopped it. The context ends the wait. Nil: it is not called.
-	Waiting func()
+	// Waiting is called once, with the process of the other commit, if the commit has waited for a second because
+	// another one changes the project. That may take any time: somebody can have stopped it. The context and Wait end
+	// the wait. Nil: it is not called.
+	Waiting func(Holder)
+
+	// Wait is how long the commit waits for another one, but at least a second. After that the error is a *WaitError,
+	// and nothing is done. Zero: any time.
+	Wait time.Duration
 }
 
 // UndoOptions say how to undo a commit. The zero value refuses conflicts.

@@ -91,17 +91,17 @@ func TestTurns(t *testing.T) {
 	cancel()
 	for path, waits := range map[string]bool{"/p/a": true, "/p": true, "/p/a/b/c": true, "/": true, "/p/b": false, "/q": false} {
 		holder, other := begin("/p/a"), begin(path)
-		if late, err := holder.take(t.Context(), nil); late || err != nil {
+		if late, err := holder.take(t.Context(), 0, nil); late || err != nil {
 			t.Errorf("%s: late %v, error %v", path, late, err)
 		}
-		late, err := other.take(ended, nil)
+		late, err := other.take(ended, 0, nil)
 		if waits {
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("%s: it does not wait: %v", path, err)
 			}
 			done := make(chan bool)
 			go func() {
-				late, err := other.take(t.Context(), nil)
+				late, err := other.take(t.Context(), 0, nil)
 				done <- late && err == nil
 			}()
 			holder.end()
@@ -124,13 +124,13 @@ func TestStoppedCommit(t *testing.T) {
 	sandbox(t, s, "echo 2 >a")
 	ctx, cancel := context.WithCancel(t.Context())
 	said := 0
-	o := CommitOptions{Waiting: func() { said++; cancel() }}
+	o := CommitOptions{Waiting: func(Holder) { said++; cancel() }}
 	other, err := newTurn(s.state, s.roots)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer other.close()
-	if _, err := other.take(t.Context(), nil); err != nil {
+	if _, err := other.take(t.Context(), 0, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.CommitWith(ctx, o); !errors.Is(err, context.Canceled) || said != 1 {

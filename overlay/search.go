@@ -111,7 +111,7 @@ func (c *commit) beginTurn() (err error) {
 
 // takeTurn waits for the commit's turn. It returns errLate if another commit has made chosen changes run later.
 func (c *commit) takeTurn(ctx context.Context) error {
-	late, err := c.turn.take(ctx, c.o.Waiting)
+	late, err := c.turn.take(ctx, c.o.Wait, c.o.Waiting)
 	if err != nil {
 		return &Error{Op: "wait for other commits in", Path: c.s.path, Err: err}
 	}

@@ -111,9 +111,14 @@ func (t *turn) write() error {
 // waitsLong is how long a commit waits for another one before it says so.
 const waitsLong = time.Second
 
-// take waits until no other commit to these roots is renaming, and calls waiting, if it is not nil, when that takes
-// long. late: there was another one since newTurn.
-func (t *turn) take(ctx context.Context, waiting func()) (late bool, err error) {
+// take waits until no other commit to these roots is renaming, but not longer than most, if that is not zero. It calls
+// waiting, if it is not nil, when it takes long. late: there was another one since newTurn.
+func (t *turn) take(ctx context.Context, most time.Duration, waiting func(Holder)) (late bool, err error) {
+	if most > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, max(most, waitsLong))
+		defer cancel()
+	}
 	begun := time.Now()
 	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 2*time.Millisecond) {
 		if err = t.lock(); err == nil {
@@ -124,12 +129,12 @@ func (t *turn) take(ctx context.Context, waiting func()) (late bool, err error) 
 			return false, err
 		}
 		if waiting != nil && time.Since(begun) > waitsLong {
-			waiting()
+			waiting(t.holder(ctx))
 			waiting = nil
 		}
 		select {
 		case <-ctx.Done():
-			return false, ctx.Err()
+			return false, &WaitError{t.holder(context.WithoutCancel(ctx)), ctx.Err()}
 		case <-time.After(pause):
 		}
 	}

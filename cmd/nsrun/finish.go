@@ -84,7 +84,7 @@ func (r *runner) finishUnchanged(status int) error {
 	if r.session.Retimed() > 0 && r.o.commit && status == 0 { // as make's stamps
 		bar := console.NewBar("committing", r.o.quiet)
 		ctx, stop := console.Interruptible()
-		err := r.session.CommitWith(ctx, overlay.CommitOptions{Waiting: bar.Waiting})
+		err := r.session.CommitWith(ctx, overlay.CommitOptions{Waiting: bar.Waiting, Wait: r.o.timeout})
 		stop()
 		if err != nil {
 			return err
@@ -107,7 +107,8 @@ func (r *runner) commitChanges() error {
 	bar := console.NewBar("committing", r.o.quiet)
 	ctx, stop := console.Interruptible()
 	err := r.session.CommitWith(ctx, overlay.CommitOptions{
-		Progress: bar.Progress(), Waiting: bar.Waiting, AllowExec: r.o.allowExec, AllowSpecial: r.o.allowSpecial, HoldSpecial: true,
+		Progress: bar.Progress(), Waiting: bar.Waiting, Wait: r.o.timeout,
+		AllowExec: r.o.allowExec, AllowSpecial: r.o.allowSpecial, HoldSpecial: true,
 	})
 	stop()
 	bar.End()

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,6 +65,14 @@ func TestCommitBehindStopped(t *testing.T) {
 			said += lines.Text() + "\n"
 		}
 		_ = c.Wait()
+		if me := fmt.Sprintf("process %d (", os.Getpid()); !strings.Contains(said, me) {
+			t.Errorf("%s: it does not say for which process it waits:\n%s", name, said)
+		}
+		// The time limit of a command is also that of its wait.
+		status, out := nsrunIn(t, project, env, append([]string{"run", "--timeout", "1s"}, args[1:]...)...)
+		if status != 125 || !strings.Contains(out, fmt.Sprintf("that of process %d (", os.Getpid())) {
+			t.Errorf("%s with a time limit: exit status %d\n%s", name, status, out)
+		}
 		after, err := os.Stat(filepath.Join(project, "a"))
 		if err != nil || !after.ModTime().Equal(before.ModTime()) || c.ProcessState.ExitCode() == 0 || !strings.Contains(said, "waiting for another commit") {
 			t.Errorf("%s: exit status %d, error %v\n%s", name, c.ProcessState.ExitCode(), err, said)

@@ -92,6 +92,9 @@ func For(err error) string {
 	if e, ok := errors.AsType[*overlay.Error](err); ok && errors.Is(e, overlay.ErrNoSession) {
 		return noSessionHint(e.Path)
 	}
+	if e, ok := errors.AsType[*overlay.WaitError](err); ok && e.Holder.Stopped {
+		return fmt.Sprintf("to continue it: kill -CONT %d", e.Holder.PID)
+	}
 	if errors.Is(err, overlay.ErrBusy) {
 		return "its command has not ended, or another nsrun works with it; try: nsrun ls"
 	}

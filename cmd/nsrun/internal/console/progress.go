@@ -75,9 +75,17 @@ func (b *bar) Then(what string) {
 }
 
 // Waiting says why a commit does not go on, also where no bar is shown.
-func (b *bar) Waiting() {
+func (b *bar) Waiting(h overlay.Holder) {
 	b.clear()
-	Say("waiting for another commit to this project, which has not ended (Ctrl-C ends the wait)")
+	const text, end = "waiting for another commit to this project", "Ctrl-C ends the wait"
+	switch {
+	case h == (overlay.Holder{}):
+		Say("%s, which has not ended (%s)", text, end)
+	case h.Stopped:
+		Say("%s: that of %s (to continue it: kill -CONT %d; %s)", text, h, h.PID, end)
+	default:
+		Say("%s: that of %s (%s)", text, h, end)
+	}
 }
 
 // End clears the line.
