@@ -30,9 +30,10 @@ const stage1 = 1 << 31
 type clone struct {
 	ctx    context.Context // bounds every wait until the command was executed
 	pid    int
-	status *os.File // read end, closed by exit; nil: none
-	sock   sys.FD   // to the clone, until it got its second Program
-	gen    int64    // of the launcher that was to clone it
+	status *os.File      // read end, closed by exit; nil: none
+	sock   sys.FD        // to the clone, until it got its second Program
+	gen    int64         // of the launcher that was to clone it
+	ids    [2]sys.FileID // of sock and status, if it was made before it was wanted
 	first  *prog.Program
 	waited bool // it was made before it was wanted, and may have died since
 	domain bool // its first process ends all others, if it is asked to: nothing does if it is killed
@@ -72,6 +73,7 @@ func statusPipe() (r *os.File, w sys.FD, err error) {
 // close abandons a sandbox that did not start a command, waits for its end, and returns its status: it may have ended
 // by itself before.
 func (s *clone) close() (status unix.WaitStatus) {
+	s.forgetLost()
 	s.counters.Close(false)
 	s.endSocket()
 	// The launcher may not have reported the process id yet. Without its socket the process ends in any case; when

@@ -76,3 +76,10 @@ func ReadyMounts() (pids []int) {
 	}
 	return pids
 }
+
+// Waiting is how many sandboxes wait for a command.
+func Waiting() int {
+	ready.mu.Lock()
+	defer ready.mu.Unlock()
+	return len(ready.waiting)
+}

@@ -29,6 +29,7 @@ type launcher struct {
 	mu   turn
 	sock sys.FD // None: not running
 	proc *os.Process
+	ids  [2]sys.FileID // of the socket and of the process's handle
 	gen  atomic.Int64  // how many there were
 	nums atomic.Uint64 // how many descriptors its clones can have open; 0: there was none
 	who  string        // the credentials it was started with
@@ -78,7 +79,7 @@ func (l *launcher) clone(ctx context.Context, block []byte, fds []int) error {
 		return &Error{Op: "start", Err: err}
 	}
 	defer l.mu.Unlock()
-	if who := credentials(); who != l.who {
+	if who := credentials(); who != l.who || l.sock.Forget(l.ids[0]) {
 		l.stop()
 		l.who = who
 	}
@@ -153,6 +154,7 @@ func (l *launcher) start() error {
 		l.nums.Store(limit.Cur)
 	}
 	l.sock = ours
+	l.ids = [...]sys.FileID{ours.ID(), handle(l.proc).ID()}
 	l.gen.Add(1)
 	return nil
 }
@@ -211,23 +213,34 @@ const launcherEnd = 2 * time.Second
 // stop ends the launcher, waits for it, and returns how it ended. Running sandboxes are not affected. The launcher
 // first handles all requests: otherwise nobody would know of a clone that it had made.
 func (l *launcher) stop() (end string) {
-	l.sock.Close()
+	if !l.sock.Forget(l.ids[0]) {
+		l.sock.Close()
+	}
 	if l.proc != nil {
-		proc := l.proc
-		kill := time.AfterFunc(launcherEnd, func() { _ = proc.Kill() })
-		state, err := proc.Wait()
-		late := !kill.Stop()
+		l.end = l.await()
 		l.proc = nil
-		end = "unknown"
-		if err == nil {
-			end = state.String()
-			if ws, ok := state.Sys().(syscall.WaitStatus); ok && late && ws.Signal() == syscall.SIGKILL {
-				end = "it did not end by itself and was killed"
-			}
-		}
-		l.end = end
 	}
 	return l.end
+}
+
+// await waits for the launcher's end, and returns how it ended.
+func (l *launcher) await() string {
+	proc := l.proc
+	if h := handle(proc); h.Forget(l.ids[1]) {
+		leave(proc)
+		reap(proc.Pid)
+		return "unknown"
+	}
+	kill := time.AfterFunc(launcherEnd, func() { _ = proc.Kill() })
+	state, err := proc.Wait()
+	late := !kill.Stop()
+	if err != nil {
+		return "unknown"
+	}
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && late && ws.Signal() == syscall.SIGKILL {
+		return "it did not end by itself and was killed"
+	}
+	return state.String()
 }
 
 // cloneFunc runs a first Program in a clone: in the launcher, or here.

@@ -17,6 +17,7 @@ import (
 type mountTable struct {
 	gen  int64 // of the launcher
 	wake *os.File
+	ids  [2]sys.FileID // of fd and wake
 
 	mu      sync.Mutex
 	fd      sys.FD
@@ -37,6 +38,7 @@ func openMountTable(pid int, gen int64, onChange func(*mountTable)) (*mountTable
 		t.fd.Close()
 		return nil, err
 	}
+	t.ids = [...]sys.FileID{t.fd.ID(), sys.FD(wake).ID()}
 	t.wake = os.NewFile(uintptr(wake), name)
 	conn, err := t.wake.SyscallConn()
 	if err != nil {
@@ -55,6 +57,9 @@ func openMountTable(pid int, gen int64, onChange func(*mountTable)) (*mountTable
 func (t *mountTable) hasChanged() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.fd.Forget(t.ids[0]) {
+		t.changed = true
+	}
 	if !t.changed {
 		fds := []unix.PollFd{{Fd: int32(t.fd), Events: unix.POLLPRI}}
 		n, err := unix.Poll(fds, 0)
@@ -64,9 +69,11 @@ func (t *mountTable) hasChanged() bool {
 }
 
 func (t *mountTable) close() {
-	_ = t.wake.Close()
+	dismiss(t.wake, t.ids[1])
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.changed = true
-	t.fd.Close()
+	if !t.fd.Forget(t.ids[0]) {
+		t.fd.Close()
+	}
 }

@@ -70,6 +70,10 @@ func (r *readySet) remove(p profile) *clone {
 	defer r.mu.Unlock()
 	s := r.waiting[p]
 	delete(r.waiting, p)
+	if s != nil && s.forgetLost() {
+		r.begin(func() { s.close() })
+		return nil
+	}
 	if s == nil || s.table == nil {
 		return s
 	}
@@ -150,6 +154,7 @@ func spawnReady(ctx context.Context, p *beginning) (*clone, error) {
 		return nil, s.giveUp(err)
 	}
 	s.ctx = context.Background()
+	s.identify()
 	return s, nil
 }
 
