@@ -172,6 +172,8 @@ func (s *Session) noteCopies() error {
 	return s.dir.Rename(copyingName, copiedName, 0)
 }
 
+var errNoTypes = errors.New("this file system cannot hold the changes of an overlay: its directories do not say of what type their entries are")
+
 // chooseEngine finds the engine for a session whose directory is s.dir and whose roots are open. It asks the kernel for
 // types of file systems, and tries only those types that it does not know.
 func (s *Session) chooseEngine() (store.Engine, error) {
@@ -193,7 +195,12 @@ func (s *Session) chooseEngine() (store.Engine, error) {
 		ok = tree.TakesMarks(s.dir)
 	}
 	if ok && !sys.On9P(s.dir.FD) {
-		return store.Overlay, nil
+		if ok, err = sys.TellsTypes(s.dir.FD); err != nil {
+			return "", err
+		}
+		if ok {
+			return store.Overlay, nil
+		}
 	}
 	return store.Tmpfs, nil
 }

@@ -331,6 +331,11 @@ func (s *Session) begin(o Options) error {
 	if s.reused {
 		s.meta.Engine = store.Overlay // which did for the same roots
 	} else if o.Engine != 0 {
+		if o.Engine == EngineOverlay {
+			if ok, err := sys.TellsTypes(s.dir.FD); err != nil || !ok {
+				return cmp.Or(err, errNoTypes)
+			}
+		}
 		s.meta.Engine = store.Engine(o.Engine.String())
 	} else {
 		engine, err := s.chooseEngine()

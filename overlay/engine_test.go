@@ -384,6 +384,36 @@ func TestStateOnOverlay(t *testing.T) {
 	wantSame(t, look(t, root), saw)
 }
 
+// A file system whose directories do not say of what type their entries are: the kernel mounts an overlay there, in which
+// nothing that was emptied can be removed.
+func TestStateWithoutTypes(t *testing.T) {
+	if !tree.IsRoot() {
+		return // only root mounts here
+	}
+	dir := testenv.Untyped(t)
+	for _, e := range []Engine{0, EngineTmpfs, EngineCopy} {
+		root := project(t, `mkdir gone d; echo a >gone/x; echo a >d/f`)
+		s, err := Create(Options{Roots: []string{root}, Dir: dir + "/state", Engine: e})
+		skipMissing(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Info().Engine; e == 0 && got != withoutUpper() {
+			t.Errorf("engine %s", got)
+		}
+		saw := sandbox(t, s, `rm -r gone; rm -r d; mkdir d; echo n >d/n`)
+		commitAll(t, s)
+		wantSame(t, look(t, root), saw)
+		if err := s.Remove(); err != nil {
+			t.Error(err)
+		}
+	}
+	_, err := Create(Options{Roots: []string{project(t, ``)}, Dir: dir + "/state", Engine: EngineOverlay})
+	if !errors.Is(err, errNoTypes) {
+		t.Errorf("with an overlay: %v", err)
+	}
+}
+
 // A file system without Unix modes and names can still hold a session's storage, and a project on it is copied.
 func TestFAT(t *testing.T) {
 	if !tree.IsRoot() {

@@ -178,7 +178,10 @@ func fits(dir sys.FD) error {
 	}
 	switch uint32(st.Type) {
 	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC:
-		return nil
+		if ok, err := sys.TellsTypes(dir); err != nil || ok {
+			return err
+		}
+		return ErrUnfit
 	case unix.OVERLAYFS_SUPER_MAGIC, unix.NFS_SUPER_MAGIC, unix.FUSE_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC,
 		unix.MSDOS_SUPER_MAGIC, unix.EXFAT_SUPER_MAGIC, unix.CEPH_SUPER_MAGIC, unix.ECRYPTFS_SUPER_MAGIC, unix.RAMFS_MAGIC:
 		return ErrUnfit

@@ -487,3 +487,20 @@ func TestWork(t *testing.T) {
 	work("the next one begins", "")
 	release(t, c)
 }
+
+// TestTakeUntyped: there is no layer where the kernel lays an overlay, and then does not find its own whiteouts.
+func TestTakeUntyped(t *testing.T) {
+	if !testenv.Root() {
+		return // only root mounts here
+	}
+	if _, err := Take(filepath.Join(testenv.Untyped(t), "homes", "p"), "/p", "/home", 0o755, false); !errors.Is(err, ErrUnfit) {
+		t.Errorf("%v", err)
+	}
+	l, err := Take(filepath.Join(testenv.Image(t, "ext4 in a file", "mke2fs", "-q", "-t", "ext4"), "homes", "p"), "/p", "/home", 0o755, false)
+	if err != nil { // the control
+		t.Fatal(err)
+	}
+	if err := l.Release(); err != nil {
+		t.Error(err)
+	}
+}

@@ -106,6 +106,22 @@ func EachName(fd int, buf []byte) iter.Seq2[[]string, error] {
 	}
 }
 
+// TellsTypes reports whether a directory says of what type its entries are. Some file systems do not, such as XFS and ext4
+// without the features ftype and filetype. The kernel lays an overlay over an upper directory there all the same, but
+// does not find its own whiteouts: nothing that was emptied can be removed.
+func TellsTypes(dir FD) (bool, error) {
+	const at = 18 // of the type in a struct linux_dirent64
+	fd, err := Openat2(int(dir), ".", unix.O_RDONLY|unix.O_DIRECTORY, 0, 0)
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(fd)
+	var buf [1 << 10]byte
+	n := 0
+	err = Retry(func() (err error) { n, err = unix.ReadDirent(fd, buf[:]); return err })
+	return n > at && buf[at] != unix.DT_UNKNOWN, err
+}
+
 // Mkdir is mkdirat(2) for a directory that its owner uses, whatever the umask keeps from others: some scripts set one
 // of 0177, for files.
 func Mkdir(dir int, name string, perm uint32) error {
