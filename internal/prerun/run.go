@@ -69,6 +69,7 @@ func run(stack unsafe.Pointer) {
 	}
 	hideSettings(unsafe.Add(stack, 8*(*(*int)(stack)+2)))
 	if filtered {
+		needLife(stack)
 		needCalls(stack, false)
 	}
 	needSpace(stack)
