@@ -69,7 +69,7 @@ func TestCommitBehindStopped(t *testing.T) {
 			t.Errorf("%s: it does not say for which process it waits:\n%s", name, said)
 		}
 		// The time limit of a command is also that of its wait.
-		status, out := nsrunIn(t, project, env, append([]string{"run", "--timeout", "1s"}, args[1:]...)...)
+		status, out := nsrunIn(t, project, env, append([]string{"run", "--timeout", "5s"}, args[1:]...)...)
 		if status != 125 || !strings.Contains(out, fmt.Sprintf("that of process %d (", os.Getpid())) {
 			t.Errorf("%s with a time limit: exit status %d\n%s", name, status, out)
 		}
