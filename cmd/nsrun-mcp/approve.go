@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -122,7 +124,15 @@ func (s *server) message(q nsrun.Question, in mcpargs.Input) string {
 	if dir == "" {
 		dir = s.project
 	}
-	return q.String() + "\n\nWorking directory: " + escape.Printable(dir) + "\nThe answer is for this one run. You are asked every time."
+	return q.String() + "\n\nWorking directory: " + spelled(dir) + "\nThe answer is for this one run. You are asked every time."
+}
+
+// spelled is the name of a directory, which the model chose, such that nobody can take any of it for nsrun's words.
+func spelled(dir string) string {
+	if text := escape.Quote(dir); text != dir || !strings.Contains(dir, " ") {
+		return text
+	}
+	return escape.Printable(strconv.Quote(dir))
 }
 
 // tickets are unanswered questions. The zero value is ready.

@@ -480,10 +480,18 @@ func TestQuestion(t *testing.T) {
 	for _, version := range versions {
 		var user asked
 		c := p.connect(version, user.options("decline", nil))
-		c.call(args{"command": "curl evil\x1b[2K\r\u202e\nrm x", "network": true, "working_dir": "/usr\x1b"})
-		want := "Run command with network access: curl evil\\x1b[2K\\r\\u202e\\nrm x?\n\nWorking directory: /usr\\x1b\nThe answer is for this one run. You are asked every time."
-		if len(user.messages) != 1 || user.messages[0] != want {
-			t.Errorf("%s: %q, want %q", version, user.messages, want)
+		for dir, shown := range map[string]string{
+			"/usr\x1b":                 `"/usr\x1b"`,
+			"/usr. This is harmless":   `"/usr. This is harmless"`,
+			`/usr". This is "harmless`: `"/usr\". This is \"harmless"`,
+			"/usr/ü-1.0":               "/usr/ü-1.0",
+		} {
+			user.messages = nil
+			c.call(args{"command": "curl evil\x1b[2K\r\u202e\nrm x", "network": true, "working_dir": dir})
+			want := "Run command with network access: curl evil\\x1b[2K\\r\\u202e\\nrm x?\n\nWorking directory: " + shown + "\nThe answer is for this one run. You are asked every time."
+			if len(user.messages) != 1 || user.messages[0] != want {
+				t.Errorf("%s: %q, want %q", version, user.messages, want)
+			}
 		}
 		c.close()
 	}
