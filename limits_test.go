@@ -98,6 +98,44 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
+// TestSocketMemory: what the kernel keeps for TCP connections counts, too. The control has no limit.
+func TestSocketMemory(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	const most = 48
+	command := `python3 -c '
+import socket
+l = socket.socket()
+l.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+l.bind(("127.0.0.1", 0))
+l.listen(1000)
+kept, sent = [], 0
+for i in range(100):
+    s = socket.create_connection(l.getsockname())
+    kept += [s, l.accept()]
+    s.setblocking(False)
+    try:
+        while True:
+            sent += s.send(b"x" * 65536)
+    except OSError:
+        pass
+print(sent >> 20)'`
+	sent := func(res nsrun.Result) int {
+		n, err := strconv.Atoi(strings.TrimSpace(res.Stdout.String()))
+		if err != nil {
+			t.Fatalf("%v\n%s", err, res)
+		}
+		return n
+	}
+	if n := sent(limited(t, nsrun.Config{NoPlayground: true}, nsrun.Limits{}, command)); n < 3*most {
+		t.Fatalf("the control: %d MiB", n)
+	}
+	res := limited(t, nsrun.Config{NoPlayground: true}, nsrun.Limits{Memory: most << 20}, command)
+	// Without a cgroup nsrun counts, and does not see it.
+	if l := limitOf(t, res, "memory"); l.By != "nsrun" && !l.Killed && sent(res) > most {
+		t.Errorf("%d MiB, %+v", sent(res), l)
+	}
+}
+
 // TestProcessLimit: a fork bomb stays small, and others can be started meanwhile.
 func TestProcessLimit(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)

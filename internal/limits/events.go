@@ -55,7 +55,8 @@ func SettingsV2(l Limits, c Controllers) (list []Setting) {
 func SettingsV1(l Limits, c Controllers) (list []Setting) {
 	switch c {
 	case MemoryController:
-		list = append(list, Setting{"memory.limit_in_bytes", number(l.Memory), false})
+		// What the kernel keeps for TCP connections counts apart, and only if it has a limit.
+		list = append(list, Setting{"memory.limit_in_bytes", number(l.Memory), false}, Setting{"memory.kmem.tcp.limit_in_bytes", number(l.Memory), true})
 		if l.Swap >= 0 {
 			list = append(list, Setting{"memory.memsw.limit_in_bytes", number(l.Memory + l.Swap), true})
 		}

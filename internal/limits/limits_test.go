@@ -139,8 +139,8 @@ func TestSettings(t *testing.T) {
 		{text(SettingsV2(l, all)), "memory.max=100;memory.oom.group=1;memory.swap.max=5;pids.max=8;cpu.max=150000 100000;"},
 		{text(SettingsV2(l, PIDsController)), "pids.max=8;"},
 		{text(SettingsV2(Limits{Memory: 100, Swap: -1, CPUs: 0.01}, all)), "memory.max=100;memory.oom.group=1;cpu.max=1000 100000;"},
-		{text(SettingsV1(l, MemoryController)), "memory.limit_in_bytes=100;memory.memsw.limit_in_bytes=105;"},
-		{text(SettingsV1(Limits{Memory: 100}, MemoryController)), "memory.limit_in_bytes=100;memory.memsw.limit_in_bytes=100;memory.swappiness=0;"},
+		{text(SettingsV1(l, MemoryController)), "memory.limit_in_bytes=100;memory.kmem.tcp.limit_in_bytes=100;memory.memsw.limit_in_bytes=105;"},
+		{text(SettingsV1(Limits{Memory: 100}, MemoryController)), "memory.limit_in_bytes=100;memory.kmem.tcp.limit_in_bytes=100;memory.memsw.limit_in_bytes=100;memory.swappiness=0;"},
 		{text(SettingsV1(l, PIDsController)), "pids.max=8;"},
 		{text(SettingsV1(l, CPUController)), "cpu.cfs_period_us=100000;cpu.cfs_quota_us=150000;"},
 	} {
