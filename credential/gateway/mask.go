@@ -114,8 +114,10 @@ func (m *masked) Read(p []byte) (int, error) {
 		b := append(m.held, m.buf[:n]...)
 		m.mask.replace(b)
 		keep := m.mask.unfinished(b)
-		if err != nil {
+		if err == io.EOF { // otherwise it breaks off, maybe in the middle of a secret
 			keep = 0
+		}
+		if err != nil {
 			m.err = err
 			m.trailer()
 		}

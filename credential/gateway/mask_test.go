@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/iotest"
 )
 
 // TestGuess: what a client gets of an answer, and when, does not depend on whether the answer contains the beginning of
@@ -101,6 +102,22 @@ func TestPieces(t *testing.T) {
 		got, err := io.ReadAll(&masked{ReadCloser: io.NopCloser(io.MultiReader(pieces...)), mask: m, trailer: func() { ended++ }})
 		if err != nil || string(got) != want || ended != 1 {
 			t.Errorf("in pieces of %d bytes: %q, %v, the end %d times", n, got, err, ended)
+		}
+	}
+}
+
+// TestBroken: of an answer that breaks off, what may be the beginning of the secret does not arrive. The control is an
+// answer that ends.
+func TestBroken(t *testing.T) {
+	m := newMask(secret, "Bearer "+secret)
+	for _, c := range []struct {
+		err  error
+		want string
+	}{{io.ErrUnexpectedEOF, "line\n"}, {io.EOF, "line\n" + secret[:9]}} {
+		body := io.MultiReader(strings.NewReader("line\n"+secret[:4]), strings.NewReader(secret[4:9]), iotest.ErrReader(c.err))
+		got, err := io.ReadAll(&masked{ReadCloser: io.NopCloser(body), mask: m, trailer: func() {}})
+		if string(got) != c.want || err != nil != (c.err != io.EOF) {
+			t.Errorf("%v: %q, %v, want %q", c.err, got, err, c.want)
 		}
 	}
 }
