@@ -75,6 +75,7 @@ type Execution struct {
 	net      *network           // nil: none, or the host's
 	observed *observed          // nil: nobody looks at what the command is refused
 	messages *attempts.Messages // nil: none are kept
+	listened bool               // messages were kept, if there were any
 	said     []byte             // the messages that were kept
 	told     []byte             // what was kept of standard output
 	renames  *renames.Server    // nil: directories are renamed by the kernel alone

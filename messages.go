@@ -34,7 +34,7 @@ func (x *Execution) keepMessages(cmd *nsexec.Cmd) {
 	if !isFile || !runsTests(x.args) {
 		out = nil
 	}
-	x.messages = attempts.NewMessages(file, out)
+	x.messages, x.listened = attempts.NewMessages(file, out), true
 	if x.landlock {
 		x.messages.Join(sandbox.Of(cmd))
 		return

@@ -99,26 +99,34 @@ func (x *Execution) findRefusals(err error) {
 		}
 		sortFailed(t.list)
 	case x.result.Started && x.failed():
-		if !x.landlock && !x.request.Network && (x.net == nil || x.net.mode == BrokerEnforcer) {
-			t.reaches = func(proto netpolicy.Proto, to netip.AddrPort) bool {
-				return x.net != nil && x.net.table.Decide(proto, to).Allowed
-			}
-		}
-		known, texts := len(t.list), x.messageTexts()
-		for _, text := range texts {
-			t.text(text)
-		}
-		if x.net == nil && len(t.list) > known && !slices.ContainsFunc(texts, aboutNetwork) {
-			// It was not for the command's work, as when git looks up the name of this host.
-			t.list = slices.DeleteFunc(t.list, func(r Refusal) bool { return r.Rule == networkRule })
-			x.result.Network.Refused = 0
-		}
+		x.findInMessages(&t)
 	}
 	if x.result.Started && x.failed() {
 		x.findForeignOwners(&t)
 	}
 	x.withoutFlags(t.list)
 	x.result.Refusals = t.list
+}
+
+// findInMessages finds what a command that failed was refused in its messages, or in that it has none.
+func (x *Execution) findInMessages(t *refusalTable) {
+	if !x.landlock && !x.request.Network && (x.net == nil || x.net.mode == BrokerEnforcer) {
+		t.reaches = func(proto netpolicy.Proto, to netip.AddrPort) bool {
+			return x.net != nil && x.net.table.Decide(proto, to).Allowed
+		}
+	}
+	known, texts := len(t.list), x.messageTexts()
+	for _, text := range texts {
+		t.text(text)
+	}
+	if x.heard() && saidNothing(texts) {
+		t.silent(x.processState().ExitCode())
+	}
+	if x.net == nil && len(t.list) > known && !slices.ContainsFunc(texts, aboutNetwork) {
+		// It was not for the command's work, as when git looks up the name of this host.
+		t.list = slices.DeleteFunc(t.list, func(r Refusal) bool { return r.Rule == networkRule })
+		x.result.Network.Refused = 0
+	}
 }
 
 // messageTexts are what is known of the command's standard error, and reports of failed tests on its standard output.
@@ -225,19 +233,20 @@ func networkRefusal(d netpolicy.Decision) Refusal {
 // refusalTable collects refusals, each once.
 type refusalTable struct {
 	box      *plan.Sandbox
-	dir      string   // the working directory
-	args     []string // the command line
-	words    []string // of args: those that can be paths, absolute and clean
-	guesses  [6]guess // for messages that name no path: of databases, what is removed, others, two mounts, sockets, and outputs
-	names    int      // that may still be looked at
-	looked   int      // how many words were looked for
-	last     []byte   // the line before the one that is looked at
-	now      []byte   // and that one
-	pushes   bool     // git could not write to a repository, which it names in a later line
-	held     uint64   // nsrun's privileges, see sys.Held
-	landlock bool     // nothing is done by mounts
-	rules    bool     // it has a network by rules
-	open     bool     // it has the host's network
+	dir      string     // the working directory
+	args     []string   // the command line
+	words    []string   // of args: those that can be paths, absolute and clean
+	guesses  [7]guess   // for messages that name no path: of databases, what is removed, others, two mounts, sockets, outputs, and new databases
+	names    int        // that may still be looked at
+	looked   int        // how many words were looked for
+	last     []byte     // the line before the one that is looked at
+	now      []byte     // and that one
+	nameless unix.Errno // the error of the line before, which names nothing
+	pushes   bool       // git could not write to a repository, which it names in a later line
+	held     uint64     // nsrun's privileges, see sys.Held
+	landlock bool       // nothing is done by mounts
+	rules    bool       // it has a network by rules
+	open     bool       // it has the host's network
 	list     []Refusal
 
 	// reaches reports whether the command may connect to an address of this host's loopback device; nil: it has
@@ -318,40 +327,59 @@ func (t *refusalTable) text(output []byte) {
 		if bytes.Contains(lower, []byte("not found")) || bytes.Contains(lower, []byte("no such file")) {
 			t.program(line)
 		}
-		for _, m := range messages {
-			if i := bytes.Index(lower, m.text); i >= 0 && len(lower) == len(line) {
-				before, behind := string(line[:i]), string(line[i+len(m.text):])
-				if strings.TrimSpace(before) == "" && bytes.HasSuffix(bytes.TrimSpace(t.last), []byte(":")) {
-					before = string(t.last) // CMake breaks lines
-				}
-				if string(m.text) == readOnlyDatabase {
-					t.guesses[0].add(t, t.database)
-					break
-				}
-				if string(m.text) == cannotPush {
-					t.pushes = true
-					break
-				}
-				if string(m.text) == cannotWrite {
-					t.guesses[5].add(t, t.output)
-					break
-				}
-				switch found := t.line(before, behind, m.err); {
-				case found:
-				case m.err == unix.EACCES && !t.landlock:
-					if !t.exists(before) && !t.exists(behind) {
-						t.guesses[4].add(t, t.socket)
-					}
-				case t.landlock && m.err == unix.EACCES: // Landlock has one error
-					_ = t.line(before, behind, unix.ENOENT) || t.line(before, behind, unix.EROFS)
-				case m.err == unix.EROFS && (removes(before) || !changes(before) && t.removing(behind)):
-					t.guesses[1].add(t, t.removed)
-				case m.err == unix.EROFS:
-					t.guesses[2].add(t, t.written)
-				}
-				break
-			}
+		t.message(line, lower)
+	}
+}
+
+// message looks for paths in a line, if it is about an error that a policy about files can cause.
+func (t *refusalTable) message(line, lower []byte) {
+	if len(lower) != len(line) {
+		return
+	}
+	if err := t.nameless; err != 0 && bytes.HasPrefix(line, []byte("/")) {
+		t.line(string(line), "", err)
+	}
+	t.nameless = 0
+	for _, m := range messages {
+		i := bytes.Index(lower, m.text)
+		if i < 0 {
+			continue
 		}
+		before, behind := string(line[:i]), string(line[i+len(m.text):])
+		if strings.TrimSpace(before) == "" && bytes.HasSuffix(bytes.TrimSpace(t.last), []byte(":")) {
+			before = string(t.last) // CMake breaks lines
+		}
+		switch string(m.text) {
+		case readOnlyDatabase:
+			t.guesses[0].add(t, t.database)
+		case cannotPush:
+			t.pushes = true
+		case cannotWrite:
+			t.guesses[5].add(t, t.output)
+		default:
+			t.about(before, behind, m.err)
+		}
+		return
+	}
+	t.plain(string(line), lower)
+}
+
+// about adds what a message about an error names, before the error or behind it, or else a guess.
+func (t *refusalTable) about(before, behind string, err unix.Errno) {
+	switch found := t.line(before, behind, err); {
+	case found:
+	case err == unix.EACCES && !t.landlock:
+		if !t.exists(before) && !t.exists(behind) {
+			t.guesses[4].add(t, t.socket)
+		}
+	case t.landlock && err == unix.EACCES: // Landlock has one error
+		_ = t.line(before, behind, unix.ENOENT) || t.line(before, behind, unix.EROFS)
+	case err == unix.EROFS && (removes(before) || !changes(before) && t.removing(behind)):
+		t.guesses[1].add(t, t.removed)
+	case err == unix.EROFS:
+		t.guesses[2].add(t, t.written)
+	case strings.TrimPrefix(strings.TrimSpace(behind), "or directory") == "" && len(namesIn(before)) == 0:
+		t.nameless = err // 7-Zip names it in the next line
 	}
 }
 
@@ -401,7 +429,7 @@ func (t *refusalTable) removedFrom(dir string) string {
 // write to it.
 func (t *refusalTable) widen(r *Refusal) {
 	dir := t.removedFrom(r.Target)
-	if isDatabase(dir) {
+	if isDatabase(dir) || dir == r.Target && removesFiles(t.args) && !host.IsDir(dir) {
 		dir = filepath.Dir(dir)
 	}
 	if r.flag != "--rw" || dir == r.Target {
@@ -412,7 +440,8 @@ func (t *refusalTable) widen(r *Refusal) {
 	}
 }
 
-// removesTrees reports whether a command line has rm with its option -r, or calls what does the same in a program.
+// removesTrees reports whether a command line has rm with its option -r, find with -delete and no test, or calls what
+// does the same in a program.
 func removesTrees(args []string) bool {
 	line := strings.Join(args, " ")
 	for _, call := range [...]string{"rmtree(", "remove_tree(", "rm_rf", "rm_r(", "rmSync(", "RemoveAll("} {
@@ -420,12 +449,37 @@ func removesTrees(args []string) bool {
 			return true
 		}
 	}
-	found := false
-	for word := range strings.FieldsSeq(line) {
+	found, words := false, strings.Fields(line)
+	for i, word := range words {
 		switch {
+		case filepath.Base(word) == "find" && findsToRemove(words[i+1:]):
+			return true
 		case filepath.Base(word) == "rm":
 			found = true
 		case found && (word == "--recursive" || len(word) > 1 && word[0] == '-' && word[1] != '-' && strings.ContainsAny(word, "rR")):
+			return true
+		}
+	}
+	return false
+}
+
+// findsToRemove reports whether words after find are those of a command that removes all that it finds.
+func findsToRemove(words []string) bool {
+	i := slices.IndexFunc(words, func(word string) bool { return strings.HasPrefix(word, "-") })
+	if i >= 0 && words[i] == "-depth" {
+		i++
+	}
+	return i >= 0 && i < len(words) && words[i] == "-delete"
+}
+
+// removesFiles reports whether a command line has a program write to a file before it removes it.
+func removesFiles(args []string) bool {
+	found := false
+	for word := range shellWords(args) {
+		switch {
+		case filepath.Base(word) == "shred":
+			found = true
+		case found && (strings.HasPrefix(word, "--remove") || len(word) > 1 && word[0] == '-' && word[1] != '-' && strings.Contains(word, "u")):
 			return true
 		}
 	}

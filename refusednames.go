@@ -22,9 +22,10 @@ func (t *refusalTable) line(before, behind string, err unix.Errno) bool {
 	if what, to, ok := strings.Cut(behind, " -> "); ok && err == unix.EROFS && (strings.Contains(what, "link ") || strings.Contains(what, "copyfile ")) {
 		behind = to // Node names two paths, and writes to the second
 	}
+	before, behind = withoutPlaces(before), withoutPlaces(behind)
 	names := wordsIn(before)
 	slices.Reverse(names)
-	names = append(names, wordsIn(behind)...)
+	names = slices.DeleteFunc(append(names, wordsIn(behind)...), isPlace)
 	if t.landlock && err == unix.EROFS {
 		names = slices.DeleteFunc(names, noSlash)
 		names = names[:min(1, len(names))] // it may well be a permission of the file
@@ -55,12 +56,19 @@ func (t *refusalTable) line(before, behind string, err unix.Errno) bool {
 		if removal {
 			name = t.removedFrom(filepath.Dir(name)) // which is what is written to
 		}
+		if kind == RefusedWrite && !removal && removesFiles(t.args) && host.Exists(name) && !host.IsDir(name) {
+			name = filepath.Dir(name) // it is removed next
+		}
 		if t.landlock && err == unix.EROFS && kind == RefusedWrite && host.IsDir(name) && !changes(before) && !removal {
 			continue // a directory that cannot be listed: Landlock has the same error for it
 		}
-		if err == unix.ENOENT && creates(before) {
+		if err == unix.ENOENT && (creates(before) || strings.Contains(behind, ", mkdir ") || strings.Contains(before, "cannot change permissions")) {
 			if r, ok := refusedWrite(t.box, name, err, false); ok {
 				t.add(r)
+				return true
+			}
+			// A program that makes directories may go on after EROFS, and then misses what it has not made.
+			if isNew(name) && t.addPath(name, unix.EROFS, RefusedWrite) {
 				return true
 			}
 		}
@@ -127,6 +135,9 @@ func (t *refusalTable) absolute(name string) string {
 // quotes turns all quotes into one kind.
 var quotes = strings.NewReplacer("n't ", "nt ", "‘", "'", "’", "'", "`", "'", `"`, "'")
 
+// schemes turns URLs of files and of unix sockets into paths.
+var schemes = strings.NewReplacer("file:///", "/", "unix:///", "/", "unix:/", "/")
+
 // namesIn are the words of a message that can be paths with a slash.
 func namesIn(message string) []string {
 	return slices.DeleteFunc(wordsIn(message), noSlash)
@@ -134,7 +145,7 @@ func namesIn(message string) []string {
 
 // wordsIn are the words of a message that can be paths: quoted words, and words separated by colons and spaces.
 func wordsIn(message string) (names []string) {
-	message = quotes.Replace(message)
+	message = quotes.Replace(schemes.Replace(message))
 	for i, part := range strings.Split(message, "'") {
 		if i%2 == 1 {
 			names = append(names, part)

@@ -218,7 +218,7 @@ func (t *refusalTable) database() (r Refusal, ok bool) {
 func (t *refusalTable) written() (r Refusal, ok bool) {
 	for _, is := range [...]func(name string) bool{host.IsDir, isData, isNew} {
 		for _, name := range slices.Backward(t.paths()) {
-			if is(name) {
+			if is(name) && !t.isScript(name) {
 				if r, ok = refusedPath(t.box, t.removedFrom(name), unix.EROFS, RefusedWrite); ok {
 					return r, ok
 				}

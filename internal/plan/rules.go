@@ -33,6 +33,9 @@ func (b *building) rules(list []Rule, asked bool) error {
 			if rule.Access == Protect && pathrule.Verdict(b.pathRules()[:i], found.At) == Block {
 				continue // what is hidden is not shown for it
 			}
+			if rule.Access == Write {
+				b.dropWithin(found.At)
+			}
 			at := len(b.mounts)
 			if rule.Access == Show {
 				at = b.belowFolders(found.At)
@@ -81,6 +84,17 @@ func (b *building) belowFolders(dir string) int {
 		}
 	}
 	return at
+}
+
+// dropWithin cancels earlier rules that make paths in a directory writable, as a rule does for all of it. Where
+// something is mounted, even below other mounts, nothing can be removed or replaced.
+func (b *building) dropWithin(dir string) {
+	for i := len(b.mounts) - 1; i >= 0; i-- {
+		m, from := &b.mounts[i], b.from[i]
+		if (from == RuleLayer || from == PathLayer) && m.Kind == mounts.KindBind && !m.ReadOnly && m.Target != dir && paths.Inside(m.Target, dir) {
+			b.mounts, b.from = slices.Delete(b.mounts, i, i+1), slices.Delete(b.from, i, i+1)
+		}
+	}
 }
 
 // coversProject refuses a rule about a directory above the project that would cover the project.

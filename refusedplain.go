@@ -1,0 +1,132 @@
+//go:build linux
+
+package nsrun
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/host"
+)
+
+// Some messages name what could not be used, and no error: "cannot load such file -- /tmp/x.rb". What they name is a
+// refusal only if the message says nothing after it, because that would be the reason.
+
+// cannot is how such messages begin, and what they say could not be done.
+const cannot = `\b(cannot|can't|can not|could not|couldn't|unable to|failed to|error) `
+
+var (
+	cannotUse  = regexp.MustCompile(cannot + `(find|load|open|access|read|process)(ing)?\b`)
+	cannotMake = regexp.MustCompile(cannot + `(creat|writ|updat|copy|mak|sav)(e|ing)?\b`)
+	// lostError is what programs say that forgot the error, or closed the file before they looked.
+	lostError = "bad file descriptor"
+)
+
+// plain adds what a message without an error names. Of several names the last one is
+// meant, which programs copy to.
+func (t *refusalTable) plain(line string, lower []byte) {
+	text := strings.NewReplacer("‘", "'", "’", "'", "`", "'").Replace(string(lower))
+	lost := strings.HasSuffix(strings.TrimSpace(text), lostError)
+	uses, makes := cannotUse.MatchString(text), cannotMake.MatchString(text)
+	if t.landlock || !lost && !uses && !makes {
+		return
+	}
+	if strings.Contains(text, "unable to open database file") && !strings.Contains(line, "/") {
+		t.guesses[6].add(t, t.newDatabase)
+		return
+	}
+	for _, name := range slices.Backward(wordsIn(line)) {
+		i := strings.LastIndex(line, name)
+		if !filepath.IsAbs(name) || i < 0 || !endsThere(line[i+len(name):]) || strings.Contains(name, " ") && !host.Exists(name) {
+			continue
+		}
+		if t.names--; t.names < 0 || t.addPath(name, unix.ENOENT, RefusedRead) {
+			return
+		}
+		if makes || lost || !host.Exists(name) && (strings.Contains(text, "database") || isDatabaseName(name)) {
+			t.made(name)
+		}
+		return
+	}
+}
+
+// endsThere reports whether nothing follows a name in a message but what closes it, and the error in other words.
+func endsThere(rest string) bool {
+	rest = strings.TrimLeft(strings.ToLower(strings.TrimSpace(rest)), `'"’.)],:; `)
+	for _, known := range [...]string{"cannot read", lostError, "unable to open database file", "for writing", "(14)", "(loaderror)"} {
+		rest = strings.TrimLeft(strings.TrimPrefix(rest, known), `'"’.)],:; `)
+	}
+	return rest == ""
+}
+
+// isDatabaseName reports whether a file that is to be made is called a database.
+func isDatabaseName(name string) bool {
+	return slices.Contains([]string{".db", ".db3", ".sqlite", ".sqlite3"}, filepath.Ext(name))
+}
+
+// made adds the refusal of a file or directory that could not be made or written to. If it is not there yet, it could
+// have been made, because its directory is there.
+func (t *refusalTable) made(name string) bool {
+	if !host.Exists(name) && !host.IsDir(filepath.Dir(name)) {
+		return false
+	}
+	return t.addPath(name, unix.EROFS, RefusedWrite)
+}
+
+// newDatabase guesses the first file of the command line that is not there and cannot be made: SQLite does not say
+// which one it could not open.
+func (t *refusalTable) newDatabase() (r Refusal, ok bool) {
+	for _, name := range t.paths() {
+		if r, ok = refusedPath(t.box, name, unix.ENOENT, RefusedRead); ok {
+			return r, true
+		}
+		if isNew(name) {
+			if r, ok = refusedPath(t.box, name, unix.EROFS, RefusedWrite); ok {
+				return r, true
+			}
+		}
+	}
+	return r, false
+}
+
+// places are the lines of programs that messages name.
+var (
+	placeAfter = regexp.MustCompile(` (at|in) \S+ (on )?line [0-9]+`)
+	placeName  = regexp.MustCompile(`:[0-9]+(:[0-9]+)?(:in)?$`)
+)
+
+// withoutPlaces removes from a message where in a program an error occurred: nothing was refused there.
+func withoutPlaces(message string) string { return placeAfter.ReplaceAllString(message, "") }
+
+// isPlace reports whether a name is that of a line of a program, as in "x.rb:12:in".
+func isPlace(name string) bool {
+	end := placeName.FindStringIndex(name)
+	return end != nil && host.Exists(name[:end[0]]) && !host.Exists(name)
+}
+
+// interpreters are programs that execute the first file that they are given.
+var interpreters = regexp.MustCompile(`^(python|perl|ruby|node|nodejs|php|lua|sh|dash|bash|zsh|ksh|awk|Rscript|tclsh)[0-9.]*$`)
+
+// isScript reports whether the command line has a program execute a file, which it then does not write to.
+func (t *refusalTable) isScript(name string) bool {
+	runs := false
+	for word := range shellWords(t.args) {
+		switch {
+		case interpreters.MatchString(filepath.Base(word)):
+			runs = true
+		case runs && !strings.HasPrefix(word, "-"):
+			if !filepath.IsAbs(word) {
+				word = filepath.Join(t.dir, word)
+			}
+			if filepath.Clean(word) == name {
+				return true
+			}
+			runs = false
+		}
+	}
+	return false
+}
