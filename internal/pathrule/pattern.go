@@ -25,6 +25,9 @@ type Pattern struct {
 
 const stars = "**"
 
+// maxName is how long a name is at most: NAME_MAX.
+const maxName = 255
+
 var (
 	// ErrNotAbsolute says that a pattern is relative to a directory that nobody has named.
 	ErrNotAbsolute = errors.New("path is not absolute")
@@ -39,6 +42,7 @@ var (
 	errVariable = errors.New("a pattern is wrong: a $ without the name of a variable; the character itself is written \\$")
 	errUp       = errors.New("a pattern is wrong: .. follows a wildcard")
 	errLong     = errors.New("a pattern is wrong: it has more than 63 parts behind its first wildcard")
+	errName     = errors.New("a name in a path has at most 255 bytes")
 	errStars    = errors.New("a pattern is wrong: ** stands alone between slashes")
 )
 
@@ -81,6 +85,8 @@ func Parse(text string, get func(name string) string) (p Pattern, err error) {
 			p.base = path.Dir(p.base)
 		case part != stars && strings.Contains(strings.ReplaceAll(part, `\*`, ""), stars):
 			return p, errStars
+		case literal && len(name) > maxName:
+			return p, errName
 		case literal && n == 0:
 			p.base = path.Join(p.base, name)
 		case n == maxParts:

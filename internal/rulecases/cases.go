@@ -61,6 +61,12 @@ var All = []Case{
 // A Mistake is a rule that is refused.
 type Mistake struct{ Rule, Want string }
 
+// long is a name that no file can have, of 256 bytes.
+const (
+	part = "abcdefghijklmnop" + "abcdefghijklmnop" + "abcdefghijklmnop" + "abcdefghijklmnop"
+	long = part + part + part + part
+)
+
 // Mistakes are those of one rule alone.
 var Mistakes = []Mistake{
 	{"block $NOBODY/x", "there is no variable NOBODY for paths; there are HOME, XDG_CACHE_HOME, XDG_CONFIG_HOME, XDG_DATA_HOME, XDG_RUNTIME_DIR, XDG_STATE_HOME"},
@@ -77,6 +83,8 @@ var Mistakes = []Mistake{
 	{`block /a\`, `a pattern is wrong: nothing follows the \ at its end`},
 	{"block /a/*/../b", "a pattern is wrong: .. follows a wildcard"},
 	{"block /a/**b", "a pattern is wrong: ** stands alone between slashes"},
+	{"block /a/" + long, "a name in a path has at most 255 bytes"},
+	{"rw /a/*/" + long + "/c", "a name in a path has at most 255 bytes"},
 	{"block /**/x", "nsrun would have to search the whole file system: name a directory before **"},
 	{"ro !/a", "only rules that hide paths can have exceptions"},
 	{"rw !/a", "only rules that hide paths can have exceptions"},
