@@ -340,6 +340,10 @@ func (x *Execution) Collect(ctx context.Context) error {
 			unlisted = err
 		}
 	}
+	if x.runner.config.after() == Discard {
+		x.note(NoticeOther, unlisted) // what is thrown away need not be listed
+		unlisted = nil
+	}
 	if unlisted != nil {
 		return unlisted
 	}

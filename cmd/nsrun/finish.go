@@ -29,6 +29,10 @@ func (r *runner) finish(status int) error {
 	if r.interrupted {
 		return nil // the session stays as it is
 	}
+	if unlisted != nil && r.o.discard && r.execution.Unstored() == nil {
+		console.Say("not listed: %s", unlisted) // what is thrown away need not be
+		unlisted = nil
+	}
 	if unlisted != nil && len(r.changes) == 0 {
 		return unlisted
 	}
