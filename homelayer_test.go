@@ -18,6 +18,7 @@ import (
 	"github.com/nsrun/nsrun/features"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsexec"
+	"github.com/nsrun/nsrun/overlay"
 )
 
 // livesIn has the caller live in a directory that is in no private place of a sandbox, until the test ends.
@@ -312,6 +313,29 @@ func TestRootCaches(t *testing.T) {
 		}
 		if diff := testenv.Difference(t, share, before); diff != "" {
 			t.Errorf("%s: outside: %s", name, diff)
+		}
+	}
+}
+
+// TestWhyCaches: Why says what happens to writes to a cache where there is no home layer, whichever engine keeps the
+// changes of the project.
+func TestWhyCaches(t *testing.T) {
+	testenv.NeedRoot(t) // the home directory must not be in a private place
+	need(t, features.Overlay)
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t, "f: x\n")
+	testenv.Tree(t, dir, "home/", "home/.cache/", "home/.cache/f: x")
+	livesIn(t, dir, "/srv")
+	for _, engine := range []overlay.Engine{overlay.EngineOverlay, overlay.EngineCopy} {
+		r := runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), Engine: engine, After: nsrun.Discard})
+		res, err := r.Run(t.Context(), nsrun.Request{Command: "echo >/srv/.cache/f"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		why, err := r.Why(t.Context(), nsrun.Request{Command: "true"}, "/srv/.cache/f")
+		want := map[bool]string{true: "temporary", false: "no"}[res.ExitCode == 0]
+		if err != nil || why.Write != want || (res.ExitCode == 0) != (engine == overlay.EngineOverlay) {
+			t.Errorf("%v: %v, %+v, want %q", engine, err, why, want)
 		}
 	}
 }

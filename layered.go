@@ -79,16 +79,17 @@ func (x *Execution) explainSession(f *plan.Facts) error {
 	f.Session = &plan.Session{}
 	id := c.Session + c.On
 	if id == "" {
+		copies := cmp.Or(c.Engine, x.runner.lastEngine()) == overlay.EngineCopy
 		for i, root := range f.Folders.Overlay {
 			upper, work := layer(i)
 			m := mounts.Overlay(root, upper, work, root)
-			if cmp.Or(c.Engine, x.runner.lastEngine()) == overlay.EngineCopy || x.landlock {
+			if copies || x.landlock {
 				m = mounts.Bind(upper, root)
 			}
 			f.Session.Mounts = append(f.Session.Mounts, m)
 		}
 		f.Session.Roots = f.Folders.Overlay
-		if err := x.explainCaches(f); err != nil {
+		if err := x.explainCaches(f, copies); err != nil {
 			return err
 		}
 		return plan.Whole(f.Session.Roots, f.Table)
@@ -108,7 +109,7 @@ func (x *Execution) explainSession(f *plan.Facts) error {
 	for _, root := range s.Roots() {
 		f.Session.Roots = append(f.Session.Roots, root.Path)
 	}
-	return x.explainCaches(f)
+	return x.explainCaches(f, s.Info().Engine == overlay.EngineCopy)
 }
 
 // addRootCaches adds caches of user root that are not below the home directory. A command sees what they have, and what
@@ -123,8 +124,9 @@ func (x *Execution) addRootCaches(f *plan.Facts, roots []string, session string)
 	}
 }
 
-// explainCaches adds the caches that the session would show through overlays, if asked to.
-func (x *Execution) explainCaches(f *plan.Facts) error {
+// explainCaches adds the caches that the session would show through overlays, if asked to; copies says that it keeps its
+// changes in a copy.
+func (x *Execution) explainCaches(f *plan.Facts, copies bool) error {
 	err := x.addHomeLayer(f, f.Session.Roots)
 	if err == nil && x.caches {
 		x.addRootCaches(f, f.Session.Roots, "")
@@ -133,7 +135,11 @@ func (x *Execution) explainCaches(f *plan.Facts) error {
 		return err
 	}
 	for _, dir := range host.Caches(f.Home, x.runner.config.caches(), f.Session.Roots, "", f.Table) {
-		f.Caches = append(f.Caches, mounts.TmpOverlay(dir, dir))
+		m := mounts.TmpOverlay(dir, dir)
+		if copies {
+			m = mounts.ROBind(dir, dir) // as overlay.Session.Scratch has it
+		}
+		f.Caches = append(f.Caches, m)
 	}
 	return nil
 }

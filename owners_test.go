@@ -192,6 +192,42 @@ func TestOwnersView(t *testing.T) {
 	}
 }
 
+// TestOwnersWhy: of the host, root's command reads what belongs to user and group root, whatever the permissions are, and
+// Why says so. What belongs to others, or lies in a closed directory of theirs, it does not read.
+func TestOwnersWhy(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t, "f: x\n")
+	needOwnIDs(t, dir)
+	testenv.Tree(t, dir, "srv/", "srv/closed: 1", "srv/group: 2", "srv/theirs: 3", "srv/dir/", "srv/dir/f: 4", "srv/dir/sub/", "srv/others/", "srv/others/f: 5")
+	srv := filepath.Join(dir, "srv")
+	for name, ids := range map[string][2]int{"group": {0, 7}, "theirs": {7, 7}, "others": {7, 7}} {
+		if err := os.Chown(filepath.Join(srv, name), ids[0], ids[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, mode := range map[string]os.FileMode{"closed": 0, "group": 0, "theirs": 0, "dir": 0, "others": 0o700} {
+		if err := os.Chmod(filepath.Join(srv, name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	isAt(t, srv, "/srv")
+	for _, mode := range []nsrun.Mode{0, nsrun.Direct} {
+		r := runner(t, nsrun.Config{Project: filepath.Join(dir, "p"), Mode: mode})
+		for name, session := range map[string]bool{"closed": true, "group": false, "theirs": false, "dir/f": true, "dir/sub": true, "others/f": false} {
+			name = filepath.Join("/srv", name)
+			res, err := r.Run(t.Context(), nsrun.Request{Args: []string{"test", "-r", name}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			why, err := r.Why(t.Context(), nsrun.Request{Command: "true"}, name)
+			can := res.ExitCode == 0
+			if err != nil || why.Read != can || can != (session && mode == 0) {
+				t.Errorf("%v, %s: the command can read it: %v, and Why says %+v, %v", mode, name, can, why, err)
+			}
+		}
+	}
+}
+
 // TestOwnersContinued: a session to which a command without these rights wrote goes on with one that has them, and the
 // reverse.
 func TestOwnersContinued(t *testing.T) {

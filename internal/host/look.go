@@ -34,7 +34,8 @@ func Look(name string, sees func(link string) bool) (real string, on plan.OnHost
 	on.Root = os.Geteuid() == 0
 	may := mayAs
 	if on.Root {
-		may = mayUnprivileged
+		may = func(name string, mode uint32) bool { return mayUnprivileged(name, mode, false) }
+		on.OwnerNoRead, on.OwnerNoWrite = !mayUnprivileged(on.Nearest, unix.R_OK, true), !mayUnprivileged(on.Nearest, unix.W_OK, true)
 	}
 	on.NoRead, on.NoWrite = !may(on.Nearest, unix.R_OK), !may(on.Nearest, unix.W_OK)
 	on.Closed = on.Root && !open(on.Nearest)
@@ -92,21 +93,26 @@ func mayAs(name string, mode uint32) bool {
 	return sys.Access(unix.AT_FDCWD, name, mode) == nil
 }
 
-// mayUnprivileged reports whether root could do something with a path, without links, if it had no privileges.
-func mayUnprivileged(name string, mode uint32) bool {
+// mayUnprivileged reports whether root could do something with a path, without links, if it had no privileges; with
+// own, except for files whose user and group it is.
+func mayUnprivileged(name string, mode uint32, own bool) bool {
 	for dir := name; dir != "/"; {
-		if dir = filepath.Dir(dir); !permits(dir, unix.X_OK) {
+		if dir = filepath.Dir(dir); !permits(dir, unix.X_OK, own) {
 			return false
 		}
 	}
-	return permits(name, mode) && mayAs(name, mode) // which knows of read-only file systems
+	return permits(name, mode, own) && mayAs(name, mode) // which knows of read-only file systems
 }
 
-// permits reports whether the mode of a file gives user 0 some access.
-func permits(name string, mode uint32) bool {
+// permits reports whether the mode of a file gives user 0 some access; with own, its mode does not count if it belongs
+// to user and group 0.
+func permits(name string, mode uint32, own bool) bool {
 	var st unix.Stat_t
 	if unix.Lstat(name, &st) != nil {
 		return false
+	}
+	if own && st.Uid == 0 && st.Gid == 0 {
+		return true
 	}
 	bits := st.Mode
 	switch groups, _ := os.Getgroups(); {

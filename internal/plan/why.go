@@ -48,7 +48,9 @@ type OnHost struct {
 	// NoRead and NoWrite say that permissions refuse it without a sandbox too: the caller's, or with Root those of
 	// a root without privileges. Closed, with Root, says that others may not read it.
 	NoRead, NoWrite, Root, Closed bool
-	Device                        string // the value of --device that shows it; empty: it is no device that commands can have
+	// OwnerNoRead and OwnerNoWrite, with Root, are those of a root with all rights to files of user and group 0.
+	OwnerNoRead, OwnerNoWrite bool
+	Device                    string // the value of --device that shows it; empty: it is no device that commands can have
 }
 
 // A Flag is a flag of nsrun run and the path that is its value.
@@ -111,6 +113,9 @@ func (s *Sandbox) Why(name string, on OnHost) Place {
 	}
 	if !on.Exists && p.Cause != BlockedCause && pathrule.Verdict(s.Rules, name) == Block {
 		p.Cause, p.At, p.Read = BlockedCause, name, false // it will be hidden, or is
+	}
+	if s.Owners && !s.OwnIDs && on.Root { // the kernel gives it these rights wherever the sandbox has the ids
+		on.NoRead, on.NoWrite = on.OwnerNoRead, on.OwnerNoWrite
 	}
 	switch {
 	case !on.Root || !p.Read || (s.OwnIDs || s.Owners) && s.Owned(at):
