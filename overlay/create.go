@@ -122,7 +122,9 @@ func CreateContext(ctx context.Context, o Options) (_ *Session, err error) {
 	if err != nil {
 		return fail("lock session", err)
 	}
-	s.meta.Created = time.Unix(0, st.Ctime).UTC()
+	if s.meta.Created, err = beginning(st); err != nil {
+		return fail(opMake, err)
+	}
 	if err = s.begin(o); err != nil {
 		return fail(opMake, err)
 	}
@@ -167,7 +169,7 @@ func (s *Session) makeUppers(ctx context.Context) error {
 	if s.meta.Engine == store.Copy {
 		return s.noteCopies()
 	}
-	return nil
+	return s.awaitChanged(ctx)
 }
 
 // giveName gives the complete directory of a session a unique name.
