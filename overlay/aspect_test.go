@@ -5,6 +5,7 @@ package overlay
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -248,5 +249,41 @@ func TestFarTimes(t *testing.T) {
 	}
 	if got := times(root); !slices.Equal(got, before) {
 		t.Errorf("after undo: %v, want %v", got, before)
+	}
+}
+
+// TestWithoutAttributes: a project's file system without users' attributes gets none from a session, as from cp(1): the
+// commit does not fail for that.
+func TestWithoutAttributes(t *testing.T) {
+	if !tree.IsRoot() {
+		return // only root mounts here
+	}
+	if _, err := exec.LookPath("setfattr"); err != nil {
+		testenv.Skip(t, "setfattr", err.Error())
+	}
+	dir := tempDir(t)
+	testenv.Tree(t, dir, "plain/")
+	if err := unix.Mount("plain", dir+"/plain", "ramfs", 0, ""); err != nil {
+		testenv.Skip(t, "ramfs", err.Error())
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir+"/plain", unix.MNT_DETACH) })
+	testenv.Tree(t, dir, "plain/p/", "plain/p/f: a", "plain/p/d/f: a")
+	root := dir + "/plain/p"
+	if err := unix.Setxattr(root+"/f", "user.a", []byte("b"), 0); err != unix.EOPNOTSUPP {
+		t.Fatalf("%v", err)
+	}
+	was := look(t, root)
+	for _, engine := range enginesHere(t) {
+		s := createWith(t, engine, root)
+		saw := sandbox(t, s, `echo b >f; mkdir n; echo n >n/n; chmod 700 d
+			setfattr -n user.a -v b f; setfattr -n user.a -v b n; setfattr -n user.a -v b n/n; setfattr -n user.a -v b d`)
+		commitAll(t, s)
+		if now := look(t, root); withoutTimes(now) == withoutTimes(was) || strings.Contains(now, "user.a") || !strings.Contains(saw, "user.a") {
+			t.Errorf("%s: committed:\n%s", engine, now)
+		}
+		if err := s.Undo(t.Context(), UndoOptions{}); err != nil {
+			t.Errorf("%s: %v", engine, err)
+		}
+		wantSame(t, look(t, root), was)
 	}
 }

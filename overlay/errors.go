@@ -130,6 +130,10 @@ var (
 	// session can only be removed.
 	ErrLost = errors.New("the session's data is missing or damaged")
 
+	// ErrNumbers is wrapped by Commit if the project is on a file system that gives what is renamed another inode number.
+	// Nothing was done.
+	ErrNumbers = tree.ErrNumbers
+
 	// ErrMoved is wrapped if somebody replaced an object while it was being read.
 	ErrMoved = tree.ErrMoved
 )

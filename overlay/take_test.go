@@ -4,6 +4,7 @@ package overlay
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/testenv"
+	"github.com/nsrun/nsrun/overlay/internal/tree"
+	"github.com/nsrun/nsrun/overlay/internal/tx"
 )
 
 // inodes returns the inode numbers of everything below dir, by path.
@@ -234,4 +237,23 @@ func TestTakenNot(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCommitNumbers: where a file system gives what is renamed another inode number, a commit does nothing, and says so.
+func TestCommitNumbers(t *testing.T) {
+	testenv.Leaks(t)
+	root := project(t, `echo a >f; mkdir d; echo a >d/f`)
+	was := look(t, root)
+	s := create(t, root)
+	saw := sandbox(t, s, `echo b >f; mv d e; mkdir n; echo n >n/n`)
+	defer func(keeps func(*tree.Handle) (bool, error)) { tx.KeepsNumbers = keeps }(tx.KeepsNumbers)
+	keeps := tx.KeepsNumbers
+	tx.KeepsNumbers = func(*tree.Handle) (bool, error) { return false, nil }
+	if err := s.Commit(t.Context()); !errors.Is(err, ErrNumbers) || !strings.Contains(err.Error(), root) {
+		t.Errorf("%v", err)
+	}
+	wantSame(t, look(t, root), was)
+	tx.KeepsNumbers = keeps
+	commitAll(t, s)
+	wantSame(t, look(t, root), saw)
 }

@@ -18,6 +18,7 @@ type Copier struct {
 	Special bool // copy device nodes, setuid bits and capabilities, too
 	Many    bool // the caller flushes the whole file system
 	Inherit bool // new objects may inherit attributes from their directory
+	Project bool // copies are for a project, whose file system may have no users' attributes
 
 	noClone map[pair]bool // between these, data cannot be shared
 	Bytes   int64
@@ -196,6 +197,13 @@ func (k *Copier) Finish(h *Handle, want Stat) (Stat, error) {
 	return st, nil
 }
 
+func (k *Copier) setXattrs(h *Handle, x Xattrs) error {
+	if k.Project {
+		return h.GiveXattrs(x)
+	}
+	return h.SetXattrs(x)
+}
+
 func (k *Copier) File(src Dir, name string, st Stat, dir, dst *Handle, to string) (Stat, error) {
 	f, err := src.File(name, st)
 	if err != nil {
@@ -227,7 +235,7 @@ func (k *Copier) File(src Dir, name string, st Stat, dir, dst *Handle, to string
 		}
 	}
 	if len(x) > 0 || k.Inherit {
-		if err := t.SetXattrs(x); err != nil {
+		if err := k.setXattrs(t, x); err != nil {
 			return Stat{}, err
 		}
 	}
@@ -313,7 +321,7 @@ func (k *Copier) FinishDirs() error {
 				return OrMoved(err)
 			}
 			if len(m.xattrs) > 0 || k.Inherit {
-				if err := d.SetXattrs(m.xattrs); err != nil {
+				if err := k.setXattrs(d, m.xattrs); err != nil {
 					return err
 				}
 			}

@@ -15,3 +15,7 @@ import "errors"
 
 // ErrMoved is wrapped when an object became another one while it was looked at.
 var ErrMoved = errors.New("changed while it was being looked at")
+
+// ErrNumbers is returned where objects do not keep their inode numbers, which say what a commit has moved: some file
+// systems of FUSE make numbers of paths.
+var ErrNumbers = errors.New("this file system gives a renamed directory another inode number, so a commit could not be taken back")

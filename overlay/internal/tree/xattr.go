@@ -5,6 +5,7 @@ package tree
 import (
 	"encoding/binary"
 	"errors"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -218,14 +219,32 @@ func (h *Handle) xattrs(names []string) (Xattrs, error) {
 
 // SetXattrs makes want the attributes of h that belong to the project. It also removes
 // others, because a new file may have inherited an access control list.
-func (h *Handle) SetXattrs(want Xattrs) error {
+func (h *Handle) SetXattrs(want Xattrs) error { return h.setXattrs(want, false) }
+
+// GiveXattrs is SetXattrs for an object of a project. If its file system has no users' attributes, it gets none, as with
+// cp(1). Access control lists are not left out, because without one others could have more access.
+func (h *Handle) GiveXattrs(want Xattrs) error { return h.setXattrs(want, true) }
+
+// Taken returns those of the attributes that the file system of h can have: GiveXattrs leaves out the others.
+func (h *Handle) Taken(x Xattrs) Xattrs {
+	_, err := unix.Getxattr(h.ProcPath(), "user.nsrun", nil)
+	if err != unix.EOPNOTSUPP && err != unix.ENOSYS {
+		return x
+	}
+	taken := maps.Clone(x)
+	maps.DeleteFunc(taken, func(name, _ string) bool { return strings.HasPrefix(name, "user.") })
+	return taken
+}
+
+func (h *Handle) setXattrs(want Xattrs, lax bool) error {
 	have, err := h.Xattrs()
 	if err != nil {
 		return err
 	}
 	// Users' attributes come first: changing them needs write permission, which an access
 	// control list may take from the owner.
-	if err := h.unlocked(func() error { return h.changeXattrs(have, want, true) }); err != nil {
+	err = h.unlocked(func() error { return h.changeXattrs(have, want, true) })
+	if err != nil && !(lax && (err == unix.EOPNOTSUPP || err == unix.ENOSYS)) {
 		return err
 	}
 	return h.changeXattrs(have, want, false)

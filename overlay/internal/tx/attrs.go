@@ -138,7 +138,7 @@ func (t *Tx) setAccess(n Node, want Access) error {
 		if st.Owned() && !tree.IsRoot() {
 			x.SetOwner(0o700) // else the list would close it too early, see setMode
 		}
-		if err := d.SetXattrs(x); err != nil {
+		if err := d.GiveXattrs(x); err != nil {
 			return err
 		}
 	}

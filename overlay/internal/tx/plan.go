@@ -231,6 +231,7 @@ func (c *Writer) regard(n Item) (Regard, error) {
 		return Regard{}, err
 	}
 	defer low.Close()
+	x = c.Tx.low[n.Root].Taken(x)
 	y, err := low.Xattrs()
 	if err != nil {
 		return Regard{}, err

@@ -20,11 +20,14 @@ import (
 // project. The caller flushes the copier's flusher.
 func (c *Writer) Stage(ctx context.Context) error {
 	t := c.Tx
-	c.Copier = tree.Copier{Ctx: ctx, Special: c.Special, Many: len(c.Items) > tree.FsyncMost}
+	c.Copier = tree.Copier{Ctx: ctx, Project: true, Special: c.Special, Many: len(c.Items) > tree.FsyncMost}
 	if err := c.plan(); err != nil {
 		return err
 	}
 	if err := t.makeStages(c.Apart); err != nil {
+		return err
+	}
+	if err := t.checkNumbers(); err != nil {
 		return err
 	}
 	c.Copier.Inherit = len(t.staged) > 0
@@ -217,7 +220,7 @@ func (c *Writer) makeMerged(n Item, dst *tree.Handle, to string) (tree.Stat, err
 	if err != nil {
 		return tree.Stat{}, err
 	}
-	if err := t.SetXattrs(x); err != nil {
+	if err := t.GiveXattrs(x); err != nil {
 		return tree.Stat{}, err
 	}
 	made, err := c.Copier.Finish(t, n.Up)

@@ -167,6 +167,8 @@ func sessionHint(e *overlay.Error) string {
 		return "try: nsrun commit --exclude PATH"
 	case errors.Is(e, unix.EROFS) && (e.Op == "commit" || e.Op == "undo"):
 		return "the session stays; try: nsrun diff --patch, for another copy of the project"
+	case errors.Is(e, overlay.ErrNumbers):
+		return "the session stays; try: nsrun diff --patch, and git apply, or nsrun run --direct"
 	case errors.Is(e, unix.EXDEV) && e.Op == "make upper directory":
 		return "try: nsrun run --direct"
 	case errors.Is(e, overlay.ErrLost):
