@@ -268,7 +268,10 @@ func (k *Copier) Link(id Inode, dst *Handle, to string) (Stat, bool, error) {
 	}
 	st, ok, err := LinkTo(first.Dir, first.Path, dst, to)
 	if ok && st.Ino != first.Ino {
-		return Stat{}, false, ErrMoved
+		// Some file systems of FUSE show each name of a file as a file of its own.
+		if one, err := first.Dir.Lstat(first.Path); err != nil || one.Size != st.Size || one.Mtime != st.Mtime || one.Mode != st.Mode {
+			return Stat{}, false, OrMoved(err)
+		}
 	}
 	return st, ok, err
 }

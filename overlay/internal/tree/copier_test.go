@@ -58,3 +58,25 @@ func TestCopyBlocks(t *testing.T) {
 		t.Errorf("%v, %v", same, err)
 	}
 }
+
+// TestLinkShownApart: where each name of a file is shown as a file of its own, a further name is made all the same.
+func TestLinkShownApart(t *testing.T) {
+	testenv.Leaks(t)
+	dir := testenv.Dir(t)
+	testenv.Tree(t, dir, "a: text")
+	d, err := OpenAbs(dir, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	st, err := d.Lstat("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := Inode{st.Dev, st.Ino}
+	k := Copier{Links: map[Inode]Copied{id: {d, "a", st.Ino + 1, 2}}}
+	made, ok, err := k.Link(id, d, "b")
+	if !ok || err != nil || made.Ino != st.Ino {
+		t.Errorf("%v, %v, %v", made, ok, err)
+	}
+}
