@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,6 +68,31 @@ func TestGroup(t *testing.T) {
 		}
 		if b, err := os.ReadFile(file); string(b) != c.content {
 			t.Errorf("%s, group %d: there is %q, %v\n%s", c.args, c.gid, b, err, out)
+		}
+	}
+}
+
+// TestRootOfGroup: root's command runs with the group that root has, as in a container with user 0:1000, and its files
+// get that group.
+func TestRootOfGroup(t *testing.T) {
+	testenv.NeedRoot(t)
+	testenv.Leaks(t, reap)
+	const group = 54321
+	bin, dir := installed(t), testenv.Dir(t)
+	testenv.Tree(t, dir, "p/file: old\n", "home/")
+	for _, flags := range []string{"--commit", "--commit --engine copy", "--commit --engine tmpfs", "--commit --preset build", "--direct"} {
+		for _, gid := range []uint32{group, 0} { // 0: the control
+			cmd := exec.Command(filepath.Join(bin, "nsrun"), append(append([]string{"run"}, strings.Fields(flags)...), "--", "sh", "-c", "id -g; echo new >new; rm file")...)
+			cmd.Dir, cmd.Env = filepath.Join(dir, "p"), append(os.Environ(), "HOME="+filepath.Join(dir, "home"))
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Gid: gid}}
+			got := runs(t, bin, "nsrun", cmd)
+			var st syscall.Stat_t
+			err := syscall.Lstat(filepath.Join(dir, "p/new"), &st)
+			if got.status != 0 || err != nil || st.Uid != 0 || st.Gid != gid || !strings.Contains(got.out, fmt.Sprintln(gid)) {
+				t.Errorf("%s, group %d: status %d, %v, group %d of the file\n%s", flags, gid, got.status, err, st.Gid, got.out)
+			}
+			_ = os.Remove(filepath.Join(dir, "p/new"))
+			testenv.Tree(t, dir, "p/file: old\n")
 		}
 	}
 }

@@ -43,11 +43,12 @@ const Capabilities = nsexec.Capabilities(sandbox.RootsCapabilities)
 var ErrUnsupported = errors.New("its file system, or this kernel, cannot show it with other ids")
 
 // Possible reports whether this thread has the capabilities to make such mounts and sandboxes, and to remove whatever
-// files of other users a command leaves.
+// files of other users a command leaves. A process whose group is another one than root's, as in a container with user
+// 0:1000, would have a group there that is not mapped, with which nobody can make files (EOVERFLOW).
 func Possible() bool {
 	const needs = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE |
 		1<<unix.CAP_FOWNER
-	return sys.Held()&needs == needs
+	return sys.Held()&needs == needs && unix.Getegid() == 0
 }
 
 // A Root says whose ids the root of a sandbox has. All other ids of the sandbox are its own.
