@@ -384,8 +384,8 @@ func TestStateOnOverlay(t *testing.T) {
 	wantSame(t, look(t, root), saw)
 }
 
-// A file system whose directories do not say of what type their entries are: the kernel mounts an overlay there, in which
-// nothing that was emptied can be removed.
+// A file system whose directories do not say of what type their entries are: the kernel mounts an overlay there, in
+// which nothing that was emptied can be removed.
 func TestStateWithoutTypes(t *testing.T) {
 	if !tree.IsRoot() {
 		return // only root mounts here

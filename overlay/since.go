@@ -34,7 +34,8 @@ func beginning(lock tree.Stat) (time.Time, error) {
 }
 
 // noteSince notes the time where the file system of a root counts in whole seconds. Objects that were changed in the
-// same step, before the session began, count as changed since: awaitSince and awaitChanged see to it that there are none.
+// same step, before the session began, count as changed since: awaitSince and awaitChanged see to it that there are
+// none.
 func (s *Session) noteSince(root tree.Stat) error {
 	if !wholeSeconds(root) {
 		return nil
@@ -112,8 +113,8 @@ func (s *Session) projectRoot(i int) (tree.Stat, error) {
 	return h.Stat()
 }
 
-// nextStep waits for a new step of the clock. If somebody sets the clock, it does not wait for long. It is a variable for
-// tests.
+// nextStep waits for a new step of the clock. If somebody sets the clock, it does not wait for long. It is a variable
+// for tests.
 var nextStep = func(ctx context.Context) error {
 	first, err := fileClock()
 	for tries := 0; err == nil && tries < 300; tries++ {

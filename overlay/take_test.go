@@ -239,7 +239,8 @@ func TestTakenNot(t *testing.T) {
 	}
 }
 
-// TestCommitNumbers: where a file system gives what is renamed another inode number, a commit does nothing, and says so.
+// TestCommitNumbers: where a file system gives what is renamed another inode number, a commit does nothing, and says
+// so.
 func TestCommitNumbers(t *testing.T) {
 	testenv.Leaks(t)
 	root := project(t, `echo a >f; mkdir d; echo a >d/f`)

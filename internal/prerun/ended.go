@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A seccomp filter can end a process at a system call, instead of refusing it. Of nsrun, which would end without a word,
-// nobody would know why. So under a filter another process makes the calls first.
+// A seccomp filter can end a process at a system call, instead of refusing it. Of nsrun, which would end without a
+// word, nobody would know why. So under a filter another process makes the calls first.
 
-// endingCalls are calls that nsrun itself makes, whatever it does, beside those of runtimeCalls: it could do without some
-// of them if they were refused. Calls that sandboxes make are none of them: package features finds those out. With -1 as
-// each argument the kernel refuses all of them, or they do nothing.
+// endingCalls are calls that nsrun itself makes, whatever it does, beside those of runtimeCalls: it could do without
+// some of them if they were refused. Calls that sandboxes make are none of them: package features finds those out. With
+// -1 as each argument the kernel refuses all of them, or they do nothing.
 var endingCalls = [...]struct {
 	number uintptr
 	name   string

@@ -106,9 +106,9 @@ func EachName(fd int, buf []byte) iter.Seq2[[]string, error] {
 	}
 }
 
-// TellsTypes reports whether a directory says of what type its entries are. Some file systems do not, such as XFS and ext4
-// without the features ftype and filetype. The kernel lays an overlay over an upper directory there all the same, but
-// does not find its own whiteouts: nothing that was emptied can be removed.
+// TellsTypes reports whether a directory says of what type its entries are. Some file systems do not, such as XFS and
+// ext4 without the features ftype and filetype. The kernel lays an overlay over an upper directory there all the same,
+// but does not find its own whiteouts: nothing that was emptied can be removed.
 func TellsTypes(dir FD) (bool, error) {
 	const at = 18 // of the type in a struct linux_dirent64
 	fd, err := Openat2(int(dir), ".", unix.O_RDONLY|unix.O_DIRECTORY, 0, 0)

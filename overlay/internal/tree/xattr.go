@@ -221,8 +221,8 @@ func (h *Handle) xattrs(names []string) (Xattrs, error) {
 // others, because a new file may have inherited an access control list.
 func (h *Handle) SetXattrs(want Xattrs) error { return h.setXattrs(want, false) }
 
-// GiveXattrs is SetXattrs for an object of a project. If its file system has no users' attributes, it gets none, as with
-// cp(1). Access control lists are not left out, because without one others could have more access.
+// GiveXattrs is SetXattrs for an object of a project. If its file system has no users' attributes, it gets none, as
+// with cp(1). Access control lists are not left out, because without one others could have more access.
 func (h *Handle) GiveXattrs(want Xattrs) error { return h.setXattrs(want, true) }
 
 // Taken returns those of the attributes that the file system of h can have: GiveXattrs leaves out the others.
