@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -113,13 +112,13 @@ func (t *refusalTable) privileges(lower []byte) {
 }
 
 // idBits are modes with the set-user-id bit, as chmod(1) and programs have them.
-var idBits = regexp.MustCompile(`(^|[ ,'"=])[ua]*[+=][rwxXt]*s|\b(0o?)?[4-7][0-7]{3}\b|S_ISUID`)
+var idBits = lazyPattern(`(^|[ ,'"=])[ua]*[+=][rwxXt]*s|\b(0o?)?[4-7][0-7]{3}\b|S_ISUID`)
 
 // setsID reports whether the command line has a mode with such a bit, the message that is looked at, or the command
 // line, is about modes, and the file is this user's, if it names one that the host has.
 func (t *refusalTable) setsID(lower []byte) bool {
 	line := strings.Join(t.args, " ")
-	if !idBits.MatchString(line) || !containsAny(lower, "permissions", "chmod") && !strings.Contains(line, "chmod") {
+	if !idBits().MatchString(line) || !containsAny(lower, "permissions", "chmod") && !strings.Contains(line, "chmod") {
 		return false
 	}
 	for _, name := range wordsIn(string(t.now)) {

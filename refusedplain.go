@@ -4,7 +4,6 @@ package nsrun
 
 import (
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -20,8 +19,8 @@ import (
 const cannot = `\b(cannot|can't|can not|could not|couldn't|unable to|failed to|error) `
 
 var (
-	cannotUse  = regexp.MustCompile(cannot + `(find|load|open|access|read|process)(ing)?\b`)
-	cannotMake = regexp.MustCompile(cannot + `(creat|writ|updat|copy|mak|sav)(e|ing)?\b`)
+	cannotUse  = lazyPattern(cannot + `(find|load|open|access|read|process)(ing)?\b`)
+	cannotMake = lazyPattern(cannot + `(creat|writ|updat|copy|mak|sav)(e|ing)?\b`)
 	// lostError is what programs say that forgot the error, or closed the file before they looked.
 	lostError = "bad file descriptor"
 )
@@ -31,7 +30,7 @@ var (
 func (t *refusalTable) plain(line string, lower []byte) {
 	text := strings.NewReplacer("‘", "'", "’", "'", "`", "'").Replace(string(lower))
 	lost := strings.HasSuffix(strings.TrimSpace(text), lostError)
-	uses, makes := cannotUse.MatchString(text), cannotMake.MatchString(text)
+	uses, makes := cannotUse().MatchString(text), cannotMake().MatchString(text)
 	if t.landlock || !lost && !uses && !makes {
 		return
 	}
@@ -95,28 +94,28 @@ func (t *refusalTable) newDatabase() (r Refusal, ok bool) {
 
 // places are the lines of programs that messages name.
 var (
-	placeAfter = regexp.MustCompile(` (at|in) \S+ (on )?line [0-9]+`)
-	placeName  = regexp.MustCompile(`:[0-9]+(:[0-9]+)?(:in)?$`)
+	placeAfter = lazyPattern(` (at|in) \S+ (on )?line [0-9]+`)
+	placeName  = lazyPattern(`:[0-9]+(:[0-9]+)?(:in)?$`)
 )
 
 // withoutPlaces removes from a message where in a program an error occurred: nothing was refused there.
-func withoutPlaces(message string) string { return placeAfter.ReplaceAllString(message, "") }
+func withoutPlaces(message string) string { return placeAfter().ReplaceAllString(message, "") }
 
 // isPlace reports whether a name is that of a line of a program, as in "x.rb:12:in".
 func isPlace(name string) bool {
-	end := placeName.FindStringIndex(name)
+	end := placeName().FindStringIndex(name)
 	return end != nil && host.Exists(name[:end[0]]) && !host.Exists(name)
 }
 
 // interpreters are programs that execute the first file that they are given.
-var interpreters = regexp.MustCompile(`^(python|perl|ruby|node|nodejs|php|lua|sh|dash|bash|zsh|ksh|awk|Rscript|tclsh)[0-9.]*$`)
+var interpreters = lazyPattern(`^(python|perl|ruby|node|nodejs|php|lua|sh|dash|bash|zsh|ksh|awk|Rscript|tclsh)[0-9.]*$`)
 
 // isScript reports whether the command line has a program execute a file, which it then does not write to.
 func (t *refusalTable) isScript(name string) bool {
 	runs := false
 	for word := range shellWords(t.args) {
 		switch {
-		case interpreters.MatchString(filepath.Base(word)):
+		case interpreters().MatchString(filepath.Base(word)):
 			runs = true
 		case runs && !strings.HasPrefix(word, "-"):
 			if !filepath.IsAbs(word) {
