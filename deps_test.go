@@ -153,6 +153,7 @@ const everywhere = "internal/linuxonly"
 var thirdParty = map[string][]string{
 	"internal/testenv":      {"golang.org/x/sys/unix"},
 	"internal/sys":          {"golang.org/x/sys/unix"},
+	"internal/prerun":       {"golang.org/x/sys/unix"}, // numbers of calls only
 	"internal/deep":         {"golang.org/x/sys/unix"},
 	"internal/owndir":       {"golang.org/x/sys/unix"},
 	"internal/screen":       {"golang.org/x/sys/unix"},
