@@ -38,8 +38,9 @@ func (w *watch) begin(x *Execution) {
 	}
 	places := x.Places()
 	var roots []string
-	// Before Linux 6.8, a watch of an upper directory does not report that a file was written through the overlay.
-	sweep := true
+	// Before Linux 6.8, a watch of an upper directory does not report that a file was written through the overlay. In a
+	// copy of the project, every change is reported, and what was copied a moment ago would seem to be new.
+	sweep := x.session == nil || x.session.Info().Engine == overlay.EngineOverlay
 	for _, p := range places {
 		nested := slices.ContainsFunc(places, func(q Place) bool { return q != p && paths.Inside(p.Dir, q.Dir) })
 		hidden := p.Dir != p.Project && x.session.Info().Engine == overlay.EngineTmpfs

@@ -94,6 +94,23 @@ func TestLiveChanges(t *testing.T) {
 	}
 }
 
+// TestLiveChangesOfCopy: a copy of the project that was made a moment ago is no change.
+func TestLiveChangesOfCopy(t *testing.T) {
+	testenv.Leaks(t, nsexec.Shutdown)
+	p := filepath.Join(place(t, "old: 1", "d/e/f: 1", "d/g: 1"), "p")
+	for range 3 {
+		got, _ := watched(t, nsrun.Config{Project: p, After: nsrun.Discard, Engine: overlay.EngineCopy}, "echo 2 >d/g; echo 3 >new")
+		for _, line := range got {
+			if !slices.Contains([]string{"created new", "written new", "written d/g"}, line) {
+				t.Errorf("%s, of %q", line, got)
+			}
+		}
+		if !slices.Contains(got, "written d/g") || !slices.Contains(got, "created new") {
+			t.Errorf("%q", got)
+		}
+	}
+}
+
 // TestEventsWithoutWait: the iteration ends by itself, also if Wait is called after it only.
 func TestEventsWithoutWait(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
