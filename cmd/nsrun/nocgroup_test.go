@@ -31,6 +31,7 @@ func TestLimitsWithoutCgroups(t *testing.T) {
 		"tmpfs":          {`head -c ${M}M /dev/zero >/tmp/x; sleep $S`, "memory"},
 		"shared memory":  {`head -c ${M}M /dev/zero >/dev/shm/x; sleep $S`, "memory"},
 		"memfd":          {py + ` -c 'import os, time; f = os.memfd_create("x"); [os.write(f, bytes(1 << 20)) for i in range($M)]; time.sleep($S)'`, "memory"},
+		"empty files":    {py + ` -c 'import os, time; [os.mkdir("/tmp/%d" % i) for i in range($M << 10)]; time.sleep($S)'`, "memory"},
 		"deleted":        {`exec 3>/tmp/x; rm /tmp/x; head -c ${M}M /dev/zero >&3; sleep $S`, "memory"},
 		"given back":     {py + ` -c 'import mmap, time; m = mmap.mmap(-1, $M << 20); [(m.write(bytes(1 << 20)), m.madvise(mmap.MADV_DONTNEED, i << 20, 1 << 20)) for i in range($M)]; time.sleep($S)'`, "memory"},
 		"in a socket": {py + ` -c 'import os, socket, time; a, b = socket.socketpair(); f = os.memfd_create("x"); [os.write(f, bytes(1 << 20)) for i in range($M)]

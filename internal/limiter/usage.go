@@ -227,6 +227,9 @@ func (w *usageWatch) rollup(proc string) (own, shared int64, ok bool) {
 	return own, shared, len(b) > 0
 }
 
+// perFile is about what the kernel keeps for a file on a tmpfs, whatever is in it: its inode, and its name.
+const perFile = 1024
+
 var errNoAnswer = errors.New("a file system does not answer")
 
 // files returns the size of the command's files in memory: those on file systems of its own, and those without a name.
@@ -255,7 +258,7 @@ func (w *usageWatch) files(procs []string) (bytes int64) {
 			}
 			if is && !seen[dev] && unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.TMPFS_MAGIC {
 				seen[dev] = true
-				bytes += int64(fs.Blocks-fs.Bfree) * fs.Bsize
+				bytes += int64(fs.Blocks-fs.Bfree)*fs.Bsize + int64(fs.Files-fs.Ffree)*perFile
 			}
 		}
 		unix.Close(fd)
