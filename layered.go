@@ -124,8 +124,8 @@ func (x *Execution) addRootCaches(f *plan.Facts, roots []string, session string)
 	}
 }
 
-// explainCaches adds the caches that the session would show through overlays, if asked to; copies says that it keeps its
-// changes in a copy.
+// explainCaches adds the caches that the session would show through overlays, if asked to; copies says that it keeps
+// its changes in a copy.
 func (x *Execution) explainCaches(f *plan.Facts, copies bool) error {
 	err := x.addHomeLayer(f, f.Session.Roots)
 	if err == nil && x.caches {

@@ -192,8 +192,8 @@ func TestOwnersView(t *testing.T) {
 	}
 }
 
-// TestOwnersWhy: of the host, root's command reads what belongs to user and group root, whatever the permissions are, and
-// Why says so. What belongs to others, or lies in a closed directory of theirs, it does not read.
+// TestOwnersWhy: of the host, root's command reads what belongs to user and group root, whatever the permissions are,
+// and Why says so. What belongs to others, or lies in a closed directory of theirs, it does not read.
 func TestOwnersWhy(t *testing.T) {
 	testenv.Leaks(t, nsexec.Shutdown)
 	dir := place(t, "f: x\n")
