@@ -26,20 +26,21 @@ func Relay(taken func(Calls), signals ...unix.Signal) {
 	}
 	time.AfterFunc(relayEvery, func() { // a short-lived program pays nothing
 		for range time.Tick(relayEvery) {
-			relay(&set, taken)
+			relay(set, taken)
 		}
 	})
 }
 
-func relay(set *uint64, taken func(Calls)) {
+func relay(set uint64, taken func(Calls)) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var now unix.Timespec
-	for {
-		s, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(set)), 0, uintptr(unsafe.Pointer(&now)), 8, 0, 0)
+	for left := set; ; { // each signal once: this thread may block it, too, and would take it again
+		s, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&left)), 0, uintptr(unsafe.Pointer(&now)), 8, 0, 0)
 		if errno != 0 {
 			return
 		}
+		left &^= 1 << (s - 1)
 		taken(Now())
 		_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.Signal(s))
 	}
