@@ -5,6 +5,8 @@ package cgroup
 import (
 	"net/netip"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/netpolicy"
 )
@@ -24,10 +26,14 @@ func (e *Enforcer) Serves(p netpolicy.Proto, client, server netip.AddrPort) bool
 	if err == nil && s.Cgroup != 0 {
 		return s.Cgroup == e.id
 	}
-	// Each request that the kernel has no module for takes a look for one: it is asked only once then.
-	if s, err = sys.FindInetSocket(uint8(p), server, netip.AddrPortFrom(netip.IPv4Unspecified(), 0)); err == nil && s.Cgroup != 0 {
+	s, err = sys.FindInetSocket(uint8(p), server, netip.AddrPortFrom(netip.IPv4Unspecified(), 0))
+	switch {
+	case err == nil && s.Cgroup != 0:
 		return false // the client has closed its socket
+	case err == unix.EMFILE || err == unix.ENFILE || err == unix.ENOBUFS || err == unix.ENOMEM:
+		return false // it can tell at another time
 	}
+	// Each request that the kernel has no module for takes a look for one: it is asked only once then.
 	silent.Store(true)
 	return true
 }

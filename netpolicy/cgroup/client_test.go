@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/nettest"
 	"github.com/nsrun/nsrun/netpolicy"
@@ -90,4 +91,36 @@ func TestResolverServes(t *testing.T) {
 	open, _ := serveNames(t, newResolver(), 0) // the control
 	outside.want("resolve tcp "+open.String(), "yes")
 	outside.want("resolve udp "+open.String(), "yes")
+}
+
+// TestServesLater: where this process has no descriptor left to ask the kernel with, a client of the host is not taken
+// for one of the sandbox, then and later.
+func TestServesLater(t *testing.T) {
+	leaks(t)
+	p := load(t)
+	nettest.NeedSocketCgroups(t)
+	at, _ := serveNames(t, &netpolicy.Resolver{Table: newTable(t)}, 53)
+	e := enforce(t, p, newTable(t), cgroup.Options{Resolver: at})
+	client, err := net.Dial("tcp", at.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	serves := func() bool {
+		return e.Serves(netpolicy.TCP, netip.MustParseAddrPort(client.LocalAddr().String()), at)
+	}
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	without := serves()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if without || serves() {
+		t.Errorf("without descriptors: %v, with them: %v", without, serves())
+	}
 }
