@@ -68,7 +68,7 @@ func (s *deadScene) end(t *testing.T, words string, signals ...syscall.Signal) (
 		ended <- err
 	}
 	for i, sig := range signals {
-		if i > 0 && !testenv.Poll(testenv.Patience, func() bool {
+		if i > 0 && sig != unix.SIGUSR1 && !testenv.Poll(testenv.Patience, func() bool {
 			b, _ := os.ReadFile(name)
 			return strings.Contains(string(b), "another Ctrl-C ends nsrun at once")
 		}) {
@@ -108,6 +108,7 @@ func TestEndedAtDeadFiles(t *testing.T) {
 		{"show last", "DEAD/state", []syscall.Signal{unix.SIGTERM}, 143},
 		{"watch -q DEAD/d", "", []syscall.Signal{unix.SIGTERM}, 143},
 		{"--forward-signals --ro-bind / / --ro-bind DEAD/f /tmp true", "", []syscall.Signal{unix.SIGTERM}, 143},
+		{"--forward-signals --ro-bind / / --ro-bind DEAD/f /tmp true", "", []syscall.Signal{unix.SIGHUP, unix.SIGUSR1}, 129},
 	} {
 		s := newDeadScene(t, c.state)
 		s.Stop()

@@ -146,16 +146,17 @@ func (r *run) start() error {
 // asks for that ends this program.
 func (r *run) forward(started <-chan struct{}) {
 	var early []os.Signal
+	var asked os.Signal
 	var late <-chan time.Time
 	for {
 		select {
 		case s := <-r.signals:
 			if early = append(early, s); late == nil && s != unix.SIGUSR1 && s != unix.SIGUSR2 {
-				late = time.After(console.Patience)
+				asked, late = s, time.After(console.Patience)
 			}
 			continue
 		case <-late:
-			console.EndBy(early[len(early)-1].(syscall.Signal))
+			console.EndBy(asked.(syscall.Signal))
 		case <-started:
 		}
 		break
