@@ -288,9 +288,7 @@ func (o *observed) Executed(process int) {
 	})
 }
 
-func (o *observed) Said(process int, text []byte) {
-	o.noting(func() { o.blame.Said(process, text) })
-}
+func (o *observed) Said(process int, text []byte) { o.noting(func() { o.blame.Said(process, text) }) }
 
 func (o *observed) Ended(p attempts.Process, status int, command bool) {
 	o.noting(func() {

@@ -29,11 +29,10 @@ type Refusal struct {
 	// "socket", "blocked", "private" (commands have their own in place of the host's), "strict" (only what is
 	// listed is shown), "nsrun", "privileges", "network", "seccomp", "mount" (a rule names this very file, so it is
 	// a mount of its own), "loopback" (a server of this host listens there, but commands have their own loopback
-	// device), "address" (a server at an address of the host, or a multicast group on its network devices, which the
-	// sandbox does not have),
-	// "owner" (an overlay can hold no new version of another user's or group's file), "icmp" (ping(8)), "processes"
-	// (the sandbox has its own process ids), "limit" (one of Result.Limits, or Config.Timeout; the Flag is for twice
-	// as much).
+	// device), "address" (a server at an address of the host, or a multicast group on its network devices, which
+	// the sandbox does not have), "owner" (an overlay can hold no new version of another user's or group's file),
+	// "icmp" (ping(8)), "processes" (the sandbox has its own process ids), "limit" (one of Result.Limits, or
+	// Config.Timeout; the Flag is for twice as much).
 	Rule string `json:"rule"`
 	Why  string `json:"why"` // the same for people
 	// Flag is the flag of nsrun run that would allow it, as it is typed in a shell: see PathRule. Empty: none would.

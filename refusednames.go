@@ -139,9 +139,7 @@ var quotes = strings.NewReplacer("n't ", "nt ", "‘", "'", "’", "'", "`", "'"
 var schemes = strings.NewReplacer("file:///", "/", "unix:///", "/", "unix:/", "/")
 
 // namesIn are the words of a message that can be paths with a slash.
-func namesIn(message string) []string {
-	return slices.DeleteFunc(wordsIn(message), noSlash)
-}
+func namesIn(message string) []string { return slices.DeleteFunc(wordsIn(message), noSlash) }
 
 // wordsIn are the words of a message that can be paths: quoted words, and words separated by colons and spaces.
 func wordsIn(message string) (names []string) {

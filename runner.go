@@ -55,9 +55,7 @@ type Runner struct {
 
 // NewRunner returns a Runner, which has a copy of c: c can be changed afterwards, and used again. It does nothing yet:
 // if c is wrong, Run returns the error.
-func NewRunner(c Config) *Runner {
-	return &Runner{config: c.copied().withPresets()}
-}
+func NewRunner(c Config) *Runner { return &Runner{config: c.copied().withPresets()} }
 
 // init makes what the zero Runner lacks.
 func (r *Runner) init() {

@@ -116,8 +116,7 @@ func tryOpenat2() error {
 }
 
 // tryNewMounts looks for open_tree, move_mount, fsopen, fsconfig, fsmount, and mount_setattr, which is the newest
-// (Linux
-// 5.12). Container runtimes filter them.
+// (Linux 5.12). Container runtimes filter them.
 func tryNewMounts() error {
 	// The kernel checks flags before privileges (EINVAL).
 	for _, nr := range [...]uintptr{unix.SYS_MOUNT_SETATTR, unix.SYS_OPEN_TREE} {

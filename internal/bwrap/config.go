@@ -22,9 +22,8 @@ type Config struct {
 	// Ops are the steps of the set-up, in order.
 	Ops []SetupOp
 
-	// The namespaces that are to be new. UnshareUser is the outcome of
-	// --unshare-user, of --unshare-user-try and of who the caller is.
-	// UnshareCgroupTry means: if the system has them.
+	// The namespaces that are to be new. UnshareUser is the outcome of --unshare-user, of --unshare-user-try and of
+	// who the caller is. UnshareCgroupTry means: if the system has them.
 	UnshareUser      bool
 	UnshareIPC       bool
 	UnsharePID       bool

@@ -14,8 +14,7 @@ type Env struct {
 	// ReadFD reads a descriptor to its end and closes it. It is called while
 	// parsing, in the order of the options. Nil: no descriptor is open.
 	ReadFD func(fd int) ([]byte, error)
-	// UserNamespaces says whether this system has user namespaces, for
-	// --unshare-user-try. Nil: it has none.
+	// UserNamespaces says whether this system has user namespaces, for --unshare-user-try. Nil: it has none.
 	UserNamespaces func() bool
 	// CheckLabel says whether an SELinux label is valid. Nil: no SELinux here.
 	CheckLabel func(label string) error

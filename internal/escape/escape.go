@@ -58,9 +58,7 @@ func Quote(s string) string {
 	return quote(s)
 }
 
-func plain(s string) bool {
-	return s != "" && strings.IndexFunc(s, unprintable) < 0 && s[0] != '"'
-}
+func plain(s string) bool { return s != "" && strings.IndexFunc(s, unprintable) < 0 && s[0] != '"' }
 
 // selector reports whether r chooses a form of the character before it. In texts it belongs to many pictures; alone it
 // looks like nothing.

@@ -109,9 +109,7 @@ func (k *deviceKind) refused() error {
 }
 
 // dynamicMajor reports whether the kernel, or a driver as it likes, decides what a major number stands for.
-func dynamicMajor(n uint32) bool {
-	return n >= 60 && n <= 63 || n >= 120 && n <= 127 || n >= 234
-}
+func dynamicMajor(n uint32) bool { return n >= 60 && n <= 63 || n >= 120 && n <= 127 || n >= 234 }
 
 // dynamicMinor is dynamicMajor for the minor numbers of misc devices.
 func dynamicMinor(n uint32) bool { return n < 128 || n >= 240 }

@@ -89,9 +89,7 @@ func lookUp(name string, sees func(link string) bool, near *string) (real, unsee
 const maxLinks = 40
 
 // mayAs reports whether this process may do something with a path.
-func mayAs(name string, mode uint32) bool {
-	return sys.Access(unix.AT_FDCWD, name, mode) == nil
-}
+func mayAs(name string, mode uint32) bool { return sys.Access(unix.AT_FDCWD, name, mode) == nil }
 
 // mayUnprivileged reports whether root could do something with a path, without links, if it had no privileges; with
 // own, except for files whose user and group it is.

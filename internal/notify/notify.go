@@ -203,9 +203,7 @@ const LookEvery = 100 * time.Millisecond
 
 // Room is how long a connect(2) that has waited for a while waits for room in a listener's queue until it is tried
 // again. Many can wait for long, and each try takes time of this process.
-func Room(waited time.Duration) time.Duration {
-	return min(max(waited, LookEvery/20), LookEvery)
-}
+func Room(waited time.Duration) time.Duration { return min(max(waited, LookEvery/20), LookEvery) }
 
 // Signalled reports whether a signal waits that a thread has a handler for and does not block. status is its file in
 // /proc.

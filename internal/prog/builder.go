@@ -94,9 +94,8 @@ const (
 	maxFixedBlock = maxFixedOps*int(OpSize) + maxFixedData + 4*maxFixedRel + 64<<10
 )
 
-// Builder returns a Builder that keeps all it makes in the Room: it can be used
-// where the Go runtime has not started. Its Program has no Steps. The Room must
-// be zero, and can be used once.
+// Builder returns a Builder that keeps all it makes in the Room: it can be used where the Go runtime has not started.
+// Its Program has no Steps. The Room must be zero, and can be used once.
 func (r *Room) Builder() *Builder {
 	b := &r.b
 	b.fixed = true
@@ -121,8 +120,7 @@ func (r *Room) Block() []byte {
 // Fixed reports whether nothing may be allocated for b, not even for messages.
 func (b *Builder) Fixed() bool { return b.fixed }
 
-// room reports whether there is room for n more where the capacity is what is left.
-// In a Room nothing grows.
+// room reports whether there is room for n more where the capacity is what is left. In a Room nothing grows.
 func (b *Builder) room(left, n int) bool {
 	if b.fixed && left < n {
 		b.full = true
@@ -173,8 +171,7 @@ func (b *Builder) StepIn(op, dir, name string) {
 	b.p.Steps[b.step].Name = name
 }
 
-// Mount says that the steps that follow belong to the mount of this index; -1: to
-// none.
+// Mount says that the steps that follow belong to the mount of this index; -1: to none.
 func (b *Builder) Mount(index int) { b.mount = int32(index + 1) }
 
 // Part is Step for a part of the same step.
@@ -280,8 +277,7 @@ func (r Ref) Full() Ref {
 	return r
 }
 
-// OnSuccess lets the Program go on behind the operation that will be added
-// next when Here is called, if r succeeds.
+// OnSuccess lets the Program go on behind the operation that will be added next when Here is called, if r succeeds.
 func (r Ref) OnSuccess() Label { return Label{r, false} }
 
 // OnTolerated is OnSuccess for errors that are tolerated.
@@ -293,8 +289,7 @@ type Label struct {
 	err bool
 }
 
-// Here sets the targets of jumps to the operation that is added next. The zero
-// Label is not a jump.
+// Here sets the targets of jumps to the operation that is added next. The zero Label is not a jump.
 func (b *Builder) Here(labels ...Label) {
 	for _, l := range labels {
 		if l.r.b == nil || b.full {
@@ -430,8 +425,7 @@ func (b *Builder) Relocate(p Ptr, i int, q Arg) {
 	b.p.rel = append(b.p.rel, at)
 }
 
-// Strings adds a null-terminated array of pointers to strings, as execve(2)
-// takes.
+// Strings adds a null-terminated array of pointers to strings, as execve(2) takes.
 func (b *Builder) Strings(v []string) Ptr {
 	p := b.Zero(8 * (len(v) + 1))
 	for i := range v {

@@ -17,11 +17,9 @@ import (
 //	  13  openat2($1, "src", {O_PATH|O_CLOEXEC, RESOLVE_IN_ROOT}, 24) = $4 → 16 or ENOENT
 //	  14  mkdirat($1, "src", 0755) or EEXIST
 //
-// Operations stand under the step they belong to, with their numbers. $n is a
-// slot, @n a place in the data that is only written at run time. "→ n" says which
-// operation comes next, "or E" that this error is fine, "= 5" that any other
-// result is an error. Of the environment only names are shown: this text is
-// pasted into reports.
+// Operations stand under the step they belong to, with their numbers. $n is a slot, @n a place in the data that is only
+// written at run time. "→ n" says which operation comes next, "or E" that this error is fine, "= 5" that any other
+// result is an error. Of the environment only names are shown: this text is pasted into reports.
 func (p *Program) Format(w io.Writer) error {
 	var b []byte
 	step := -1
@@ -333,9 +331,8 @@ type constant struct {
 
 const prCapAmbient = 47
 
-// Numbers from the headers of linux/: mount.h, openat2.h, fcntl.h, stat.h, sched.h,
-// prctl.h, keyctl.h, seccomp.h, and of asm-generic/: fcntl.h, signal.h, resource.h,
-// socket.h. They are the same on both architectures.
+// Numbers from the headers of linux/: mount.h, openat2.h, fcntl.h, stat.h, sched.h, prctl.h, keyctl.h, seccomp.h, and
+// of asm-generic/: fcntl.h, signal.h, resource.h, socket.h. They are the same on both architectures.
 var (
 	landlockAccess = [...]constant{
 		{1 << 0, "EXECUTE"}, {1 << 1, "WRITE_FILE"}, {1 << 2, "READ_FILE"}, {1 << 3, "READ_DIR"}, {1 << 4, "REMOVE_DIR"},

@@ -13,9 +13,8 @@ const (
 	resolveBeneath = 0x8
 )
 
-// WriteIDMaps adds the writing of a process's own id maps, in the procfs that at is a
-// descriptor of. Names are looked up inside of it: what else is mounted at the
-// caller's /proc, or below it, is not meant.
+// WriteIDMaps adds the writing of a process's own id maps, in the procfs that at is a descriptor of. Names are looked
+// up inside of it: what else is mounted at the caller's /proc, or below it, is not meant.
 func (b *Builder) WriteIDMaps(at Slot, uid, gid Text) {
 	b.Step("uid map", "/proc")
 	b.Call(Procfs, at.Arg())

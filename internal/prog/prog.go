@@ -3,20 +3,17 @@
 // Package prog builds Programs: flat lists of system calls, laid out in memory before a process is cloned. The clone
 // runs them without allocating, without locks and without the Go scheduler.
 //
-// A Program is one block of bytes that may be moved anywhere and sent to
-// another process:
+// A Program is one block of bytes that may be moved anywhere and sent to another process:
 //
 //	Header | descriptors | slots | operations | data
 //
-// Pointers are offsets into the block; an operation marks which of its
-// arguments are offsets, and a list of relocations names the words of the data
-// (argv, envp) that are. Results of calls (descriptors) are kept in slots, which
-// later operations name.
+// Pointers are offsets into the block; an operation marks which of its arguments are offsets, and a list of relocations
+// names the words of the data (argv, envp) that are. Results of calls (descriptors) are kept in slots, which later
+// operations name.
 //
 // The package imports nothing of this module, and runs nothing: package reexec does.
 //
-// The text form of a Program (Program.Format) is what --explain prints and what
-// golden tests compare, without a kernel.
+// The text form of a Program (Program.Format) is what --explain prints and what golden tests compare, without a kernel.
 package prog
 
 import (
@@ -110,8 +107,7 @@ const (
 
 // Flags in Op.Kind above the twelve bits for the arguments.
 const (
-	// FlagFull makes a result other than the third argument an ENOSPC: a short
-	// write.
+	// FlagFull makes a result other than the third argument an ENOSPC: a short write.
 	FlagFull = 1 << 12
 )
 
@@ -121,8 +117,7 @@ const (
 	HeaderSize = unsafe.Sizeof(Header{})
 )
 
-// partShift is where a Record's errno has the part, if the operation knows it
-// better than the step.
+// partShift is where a Record's errno has the part, if the operation knows it better than the step.
 const partShift = 16
 
 // WithErrno is the number of an error that says its part.

@@ -50,9 +50,7 @@ func (p *Program) Attaches(op int) bool {
 }
 
 // Len is the number of bytes that Layout writes.
-func (p *Program) Len() int {
-	return p.dataOff() + len(p.data) + 4*len(p.rel)
-}
+func (p *Program) Len() int { return p.dataOff() + len(p.data) + 4*len(p.rel) }
 
 func align8(n int) int { return (n + 7) &^ 7 }
 

@@ -2,8 +2,7 @@
 
 package prog
 
-// Arch is a processor architecture a Program can be laid out for. Numbers of
-// system calls and a few open flags differ.
+// Arch is a processor architecture a Program can be laid out for. Numbers of system calls and a few open flags differ.
 type Arch uint8
 
 // The architectures nsrun runs on.
@@ -15,8 +14,7 @@ const (
 // Sys is a system call, or one of the steps the child does on its own.
 type Sys uint8
 
-// The system calls that Programs use. None that only one architecture has: the
-// *at forms instead of the old ones.
+// The system calls that Programs use. None that only one architecture has: the *at forms instead of the old ones.
 const (
 	SysClose Sys = iota
 	SysCloseRange

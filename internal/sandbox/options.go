@@ -23,8 +23,7 @@ type Options struct {
 	Join Join
 	// Supervisor decides about some system calls outside the sandbox. Nil: there is none.
 	Supervisor *Supervisor
-	// Observer receives system calls about which a Supervisor that comes later does not decide. Nil: there is
-	// none.
+	// Observer receives system calls about which a Supervisor that comes later does not decide. Nil: there is none.
 	Observer *Observer
 	// Gate is called by Start, in a goroutine of its own, while the sandbox is set up. The command is executed only
 	// after Gate has returned nil; its error is that of Start. Start waits for it until the context ends. Not with

@@ -284,10 +284,9 @@ func (b *Broker) Close() {
 // TurnedAway returns how many connects failed with EAGAIN because MaxWaiting others were waiting for an answer.
 func (b *Broker) TurnedAway() int { return int(b.turnedAway.Load()) }
 
-// discard makes the kernel close a file later. Closing a packet socket waits until no processor
-// handles one of its packets, which takes 10 ms and more. So the file is sent over a pair of unix
-// sockets that are then closed, and the kernel's garbage collector closes it later. Before Linux
-// 6.10, that ran at once, and nothing is gained.
+// discard makes the kernel close a file later. Closing a packet socket waits until no processor handles one of its
+// packets, which takes 10 ms and more. So the file is sent over a pair of unix sockets that are then closed, and the
+// kernel's garbage collector closes it later. Before Linux 6.10, that ran at once, and nothing is gained.
 func discard(f *os.File) {
 	a, b, err := sys.SeqPacket()
 	if err != nil {

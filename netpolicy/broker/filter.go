@@ -15,9 +15,8 @@ type coder struct{ seccomp.Filter }
 // call adds the code for a system call; body ends with a verdict.
 func (c *coder) call(nr uint32, body func()) { c.When(seccomp.Equal, nr, body) }
 
-// traps is the filter that sends network calls to the broker, except those that it can
-// decide by registers alone. For other calls, it asks the filter others. With observed, sockets that it refuses or
-// does not make are reported, too.
+// traps is the filter that sends network calls to the broker, except those that it can decide by registers alone. For
+// other calls, it asks the filter others. With observed, sockets that it refuses or does not make are reported, too.
 func traps(others nsexec.Filter, observed bool) nsexec.Filter {
 	var c coder
 	c.Begin(seccomp.Arch, seccomp.HasX32)

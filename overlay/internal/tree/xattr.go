@@ -47,9 +47,8 @@ func (x Xattrs) SetOwner(mode uint32) {
 // CapabilityXattr holds a file's capabilities.
 const CapabilityXattr = "security.capability"
 
-// ErrLayer is returned for objects with a mark of overlayfs that says that their content
-// is elsewhere. Sessions are mounted so that the kernel never makes one. A command that
-// writes in place can mark the project's own.
+// ErrLayer is returned for objects with a mark of overlayfs that says that their content is elsewhere. Sessions are
+// mounted so that the kernel never makes one. A command that writes in place can mark the project's own.
 var ErrLayer = errors.New("it carries an overlay mark that no session makes; setfattr -x removes it: user.overlay.redirect or user.overlay.metacopy")
 
 // XattrNames lists all attributes of h; a file system without any is not an error.

@@ -55,8 +55,7 @@ func Undrop(s *overlay.Session) {
 }
 
 // DropChanges takes what is at the paths out of a session, and returns it for Drop, also with an error after which that
-// is done (overlay.Done).
-// Where it could not be listed the registry learns it from the next scan.
+// is done (overlay.Done). Where it could not be listed the registry learns it from the next scan.
 func DropChanges(ctx context.Context, s *overlay.Session, paths ...string) (dropped []overlay.Change, err error) {
 	type place struct{ root, path string }
 	left := map[place]bool{}
