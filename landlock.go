@@ -154,7 +154,7 @@ func refusesNamespaces(err error) bool {
 		func(e syscall.Errno) bool { return errors.Is(err, e) }) && !errors.Is(err, errors.ErrUnsupported) {
 		return false
 	}
-	if errors.Is(err, syscall.ENOSPC) && !noNamespaces() {
+	if errors.Is(err, syscall.ENOSPC) && !sys.NoNamespaces() {
 		return false // somebody has used them up, who might be after just this
 	}
 	if e, ok := errors.AsType[*nsexec.Error](err); ok && e.Op == nsexec.StepClone && errors.Is(err, syscall.EPERM) {

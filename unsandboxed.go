@@ -41,23 +41,13 @@ func (r *Runner) unavailable(err error) string {
 	if c.Sandbox != SandboxPreferred || c.needsSandbox() || kindOf(err) != ErrNotAvailable {
 		return ""
 	}
-	if errors.Is(err, syscall.ENOSPC) && !noNamespaces() {
+	if errors.Is(err, syscall.ENOSPC) && !sys.NoNamespaces() {
 		return "" // somebody has used them up, who might be after just this
 	}
 	if a := nativeAvailability(features.Get); a.Status == NotSupported {
 		return a.Reason
 	}
 	return ""
-}
-
-// noNamespaces reports whether the administrator allows no namespaces of some kind.
-func noNamespaces() bool {
-	for _, kind := range [...]string{"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"} {
-		if b, err := os.ReadFile("/proc/sys/user/max_" + kind + "_namespaces"); err == nil && strings.TrimSpace(string(b)) == "0" {
-			return true
-		}
-	}
-	return false
 }
 
 // disabledReason is Result.Unsandboxed with SandboxDisabled.

@@ -270,12 +270,7 @@ func isReserved(name string) bool {
 }
 
 func isText(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
+	return strings.IndexFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) < 0
 }
 
 // CheckSecret returns an error if the secret cannot be sent in a header: if it is empty, or has characters that would

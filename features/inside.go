@@ -28,21 +28,11 @@ func inside(add func(b *prog.Builder), taken func(sock int) error) error {
 	// The kernel removes namespaces in the background: those of the probe before may be all that a limit allows.
 	for pause := time.Millisecond; ; pause *= 2 {
 		err := reexec.Perform(b.Program(), taken)
-		if err != unix.ENOSPC && err != unix.EUSERS || pause > time.Second/2 || limitsNone() {
+		if err != unix.ENOSPC && err != unix.EUSERS || pause > time.Second/2 || sys.NoNamespaces() {
 			return err
 		}
 		time.Sleep(pause)
 	}
-}
-
-// limitsNone reports whether a limit on namespaces allows none at all.
-func limitsNone() bool {
-	for _, kind := range [...]string{"user", "mnt", "pid", "net", "ipc", "uts", "cgroup"} {
-		if b, _ := os.ReadFile("/proc/sys/user/max_" + kind + "_namespaces"); string(b) == "0\n" {
-			return true
-		}
-	}
-	return false
 }
 
 func unshares(flags uint64) error {

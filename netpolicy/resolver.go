@@ -187,14 +187,10 @@ func (r *Resolver) serves(p Proto, client, server net.Addr) bool {
 // temporary reports whether a socket that failed can still be used: the error was about one of its clients, or will
 // pass.
 func temporary(err error) bool {
-	for _, e := range []syscall.Errno{
+	e, ok := errors.AsType[syscall.Errno](err)
+	return ok && slices.Contains([]syscall.Errno{
 		syscall.ECONNREFUSED, syscall.ECONNABORTED, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
-	} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	}, e)
 }
 
 // pause waits a little, and says whether to go on.

@@ -4,6 +4,7 @@ package nsexec
 
 import (
 	"os"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -28,12 +29,7 @@ func (c *Cmd) nests() bool {
 	if !c.opt.Bubblewrap || c.opt.KeepCapabilities || c.Capabilities == 0 || c.insideUID() == 0 {
 		return false
 	}
-	for i := range c.Mounts {
-		if c.Mounts[i].Kind == mounts.KindDev {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Mounts, func(m mounts.Mount) bool { return m.Kind == mounts.KindDev })
 }
 
 // insideUID is the caller's user id in the sandbox.

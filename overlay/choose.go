@@ -177,12 +177,9 @@ func (s *Session) excluder(p string) func(node) bool {
 	}
 	list := s.places(p)
 	return func(n node) bool {
-		for _, at := range list {
-			if n.root == at.Root && (tree.Under(n.Path, at.Path) || matches(at.Path, n.Path)) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(list, func(at store.Place) bool {
+			return n.root == at.Root && (tree.Under(n.Path, at.Path) || matches(at.Path, n.Path))
+		})
 	}
 }
 

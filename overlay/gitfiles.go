@@ -32,12 +32,7 @@ const (
 func (s *Session) gitFileAt(at store.Place) gitFile {
 	dir, name := tree.SplitPath(at.Path)
 	inGit := func() bool {
-		for e := range strings.SplitSeq(filepath.Join(s.roots[at.Root].Path, dir), "/") {
-			if strings.HasSuffix(e, ".git") {
-				return true
-			}
-		}
-		return false
+		return strings.Contains(filepath.Join(s.roots[at.Root].Path, dir)+"/", ".git/")
 	}
 	switch name {
 	case "index":

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"slices"
 
 	"github.com/nsrun/nsrun/internal/textdiff"
 	"github.com/nsrun/nsrun/overlay/internal/store"
@@ -30,12 +31,9 @@ func (c *commit) lookUpChoices() {
 
 // means reports whether choice i applies to the object at a place.
 func (c *commit) means(i int, at store.Place) bool {
-	for _, p := range c.chosen[i] {
-		if p.Root == at.Root && (tree.Under(at.Path, p.Path) || isPattern(p.Path) && matches(p.Path, at.Path)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.chosen[i], func(p store.Place) bool {
+		return p.Root == at.Root && (tree.Under(at.Path, p.Path) || isPattern(p.Path) && matches(p.Path, at.Path))
+	})
 }
 
 // preference says what to do about a conflict at one of the places: the first place to which a choice applies decides.

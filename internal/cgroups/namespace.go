@@ -80,10 +80,6 @@ func reachableBelow(dir sys.FD, left *int) bool {
 
 // writable reports whether this user can make or change something in a cgroup.
 func writable(dir sys.FD) bool {
-	for _, name := range [...]string{".", "cgroup.procs", "tasks"} {
-		if sys.Access(int(dir), name, unix.W_OK) == nil {
-			return true
-		}
-	}
-	return false
+	may := func(name string) bool { return sys.Access(int(dir), name, unix.W_OK) == nil }
+	return may(".") || may("cgroup.procs") || may("tasks")
 }

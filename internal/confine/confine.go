@@ -32,12 +32,7 @@ type Node struct {
 
 // Needed reports whether n, or something below it, is Required.
 func (n *Node) Needed() bool {
-	for i := range n.Nodes {
-		if n.Nodes[i].Needed() {
-			return true
-		}
-	}
-	return n.Required
+	return n.Required || slices.ContainsFunc(n.Nodes, func(n Node) bool { return n.Needed() })
 }
 
 // An Entry is what is in a directory; links, which need no rule, and sockets, for which there is none, are not.

@@ -2,6 +2,7 @@ package harmless
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -46,12 +47,7 @@ func (k *key) fits(value string) bool {
 	case number:
 		return value != "" && len(value) <= 9 && only(value, digits)
 	case word:
-		for w := range strings.FieldsSeq(k.words) {
-			if w == value {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(strings.Fields(k.words), value)
 	case link:
 		return isLink(value)
 	case host:

@@ -220,10 +220,5 @@ func (l *Limits) swap(by By, f Facts) ([]Held, error) {
 
 // Has reports whether a mechanism enforces one of the limits.
 func Has(list []Held, by By, names ...Name) bool {
-	for _, h := range list {
-		if h.By == by && (len(names) == 0 || slices.Contains(names, h.Name)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(h Held) bool { return h.By == by && (len(names) == 0 || slices.Contains(names, h.Name)) })
 }

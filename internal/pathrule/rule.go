@@ -1,6 +1,9 @@
 package pathrule
 
-import "path"
+import (
+	"path"
+	"slices"
+)
 
 // An Access is what a rule does. The zero Access is a mistake.
 type Access uint8
@@ -45,21 +48,13 @@ func (r *Rule) covers(name string, after []Rule) bool {
 
 // Excepted reports whether one of some rules, those after one that hides, takes a path out of that.
 func Excepted(after []Rule, name string) bool {
-	for i := range after {
-		if p := &after[i].Pattern; p.Except && p.Covers(name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(after, func(r Rule) bool { return r.Pattern.Except && r.Pattern.Covers(name) })
 }
 
 // Useless reports whether an exception is about what lies in a directory that a rule before it hides as a whole.
 func Useless(before []Rule, except *Pattern) bool {
 	dir, literal := except.Base()
-	for i := range before {
-		if r := &before[i]; literal && r.Access == Block && !r.Pattern.Except && dir != "/" && !r.Pattern.Match(dir) && r.Pattern.Covers(path.Dir(dir)) {
-			return true
-		}
-	}
-	return false
+	return literal && dir != "/" && slices.ContainsFunc(before, func(r Rule) bool {
+		return r.Access == Block && !r.Pattern.Except && !r.Pattern.Match(dir) && r.Pattern.Covers(path.Dir(dir))
+	})
 }

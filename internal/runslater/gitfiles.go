@@ -2,6 +2,7 @@ package runslater
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/gitindex"
@@ -50,12 +51,7 @@ func isSHA256(config string) (is bool) {
 
 // indexes reports whether a directory had an index, or one of a linked work tree.
 func (c *Classifier) indexes(dir string) bool {
-	for _, name := range c.Old.Names(dir) {
-		if isIndex(fold(name)) || fold(name) == "worktrees" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Old.Names(dir), func(name string) bool { return isIndex(fold(name)) || fold(name) == "worktrees" })
 }
 
 // resolves reports whether the list of git rerere names files. At the next git commit, git copies these to its own

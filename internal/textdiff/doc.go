@@ -21,12 +21,7 @@ func IsText(data []byte) bool { return bytes.IndexByte(data[:min(len(data), 8000
 
 // Comparable reports whether two contents are texts, and small enough to be compared by lines.
 func Comparable(old, new []byte) bool {
-	for _, data := range [...][]byte{old, new} {
-		if !IsText(data) || tooLarge(data) {
-			return false
-		}
-	}
-	return true
+	return IsText(old) && IsText(new) && !tooLarge(old) && !tooLarge(new)
 }
 
 func tooLarge(data []byte) bool {

@@ -3,6 +3,7 @@ package textdiff
 import (
 	"bytes"
 	"errors"
+	"slices"
 )
 
 // Merge applies both the changes from base to ours and those from base to theirs. The same change of the same lines
@@ -46,12 +47,7 @@ func Differences(ours, theirs []byte) ([]Clash, error) {
 // Contains reports whether a text has all lines of another one, in their order.
 func Contains(text, part []byte) bool {
 	list, err := Differences(part, text)
-	for _, c := range list {
-		if len(c.Ours) > 0 {
-			return false
-		}
-	}
-	return err == nil
+	return err == nil && !slices.ContainsFunc(list, func(c Clash) bool { return len(c.Ours) > 0 })
 }
 
 // merge merges, or finds all that prevents it; with first, the first.
@@ -154,13 +150,5 @@ func (s *side) advance() {
 }
 
 func equalLines(a, b [][]byte) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if !bytes.Equal(a[i], b[i]) {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(a, b, bytes.Equal)
 }

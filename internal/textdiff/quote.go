@@ -2,6 +2,7 @@ package textdiff
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -29,12 +30,7 @@ func Quote(name string) string {
 }
 
 func strange(name string) bool {
-	for i := range len(name) {
-		if strangeByte(name[i]) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]byte(name), strangeByte)
 }
 
 func strangeByte(c byte) bool { return c < 0x20 || c >= 0x7f || c == '"' || c == '\\' }
