@@ -32,6 +32,7 @@ import (
 
 	"github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/credential/gateway"
+	"github.com/nsrun/nsrun/internal/config"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/internal/mcpargs"
@@ -253,8 +254,8 @@ func configure(o *mcpargs.Options) (c nsrun.Config, err error) {
 	err = nsrun.NewRunner(c).Explain(context.Background(), io.Discard, nsrun.Request{Command: "true"})
 	if e, ok := errors.AsType[*nsrun.RuleError](err); ok {
 		rule := o.Paths[e.Index]
-		if rule.At != "" {
-			return c, fmt.Errorf("%s: %s: %w", rule.At, escape.Quote(rule.Pattern), e.Err)
+		if rule.Pos != (config.Pos{}) {
+			return c, fmt.Errorf("%s: %s: %w", rule.Pos, escape.Quote(rule.Pattern), e.Err)
 		}
 		return c, fmt.Errorf("--%s %s: %w", rule.Kind, escape.Quote(rule.Pattern), e.Err)
 	}

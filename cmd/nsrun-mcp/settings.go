@@ -8,11 +8,13 @@ import (
 	"strconv"
 
 	"github.com/nsrun/nsrun"
+	"github.com/nsrun/nsrun/credential"
 	"github.com/nsrun/nsrun/internal/config"
 	"github.com/nsrun/nsrun/internal/configfile"
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/mcpargs"
 	"github.com/nsrun/nsrun/internal/service"
+	"github.com/nsrun/nsrun/netpolicy"
 	"github.com/nsrun/nsrun/project"
 )
 
@@ -37,16 +39,7 @@ func settings(o *mcpargs.Options, c *nsrun.Config) error {
 		}
 		c.Presets = append(c.Presets, preset)
 	}
-	var rules [2][]mcpargs.Path
-	list, last := p.Rules(host.Depths)
-	for i, list := range [...][]config.Rule{list, last} {
-		for _, rule := range list {
-			if rule.Kind == "protect" || rule.Kind == "block" || !host.Nothing(rule.Pattern) {
-				rules[i] = append(rules[i], mcpargs.Path{Kind: rule.Kind, Pattern: rule.Pattern, At: rule.Pos.String()})
-			}
-		}
-	}
-	o.Paths = slices.Concat(rules[0], o.Paths, rules[1])
+	o.Paths, _ = p.With(o.Paths, host.Depths, host.Nothing)
 	for _, item := range p.Sockets() {
 		if _, err := os.Lstat(item.Text); err == nil || service.Is(item.Text) {
 			o.AllowUnix = append(o.AllowUnix, item.Text)
@@ -88,57 +81,27 @@ func kept() (o project.Options) {
 // layer returns the settings of the flags.
 func layer(o *mcpargs.Options) *config.Layer {
 	l := config.Flags()
-	for _, p := range o.Paths {
-		l.Add(config.PathKey(p.Kind), "--"+p.Kind, p.Pattern)
-	}
-	for _, rule := range o.Net {
-		l.Add("allow_net", "--allow-net", rule.String())
-	}
-	for _, port := range o.Publish {
-		l.Add("publish", "--publish", strconv.Itoa(int(port)))
-	}
-	for _, path := range o.AllowUnix {
-		l.Add("allow_unix", "--allow-unix", path)
-	}
-	for i := range o.Credentials {
-		l.Add("credentials", "--credential", o.Credentials[i].String())
-	}
-	for _, text := range o.Env {
-		l.Env("--env", text)
-	}
+	l.Paths(o.Paths)
+	config.AddTexts(l, "allow_net", "--allow-net", o.Net, netpolicy.Rule.String)
+	config.AddTexts(l, "publish", "--publish", o.Publish, func(port uint16) string { return strconv.Itoa(int(port)) })
+	l.Add("allow_unix", "--allow-unix", o.AllowUnix...)
+	config.AddTexts(l, "credentials", "--credential", o.Credentials, credential.Rule.String)
+	l.Env("--env", o.Env)
 	if o.Sandbox != "" {
 		l.Sandbox("--sandbox", o.Sandbox)
 	}
-	if o.Backend != "" {
-		l.Set("backend", "--backend", o.Backend)
-	}
+	l.SetIf(o.Backend != "", "backend", o.Backend)
 	if o.Build {
 		l.Add("presets", "--preset", "build")
 	}
-	if o.BlockExisting {
-		l.Set("block_existing", "--block-existing", "true")
-	}
-	for _, name := range o.Devices {
-		l.Add("devices", "--device", name)
-	}
-	if o.OwnIDs {
-		l.Set("own_ids", "--own-ids", "true")
-	}
-	if o.AllowUserns {
-		l.Set("allow_userns", "--allow-userns", "true")
-	}
-	if o.Home != "" {
-		l.Set("home", "--home", o.Home)
-	}
-	if o.ClearEnv {
-		l.Set("clear_env", "--clear-env", "true")
-	}
-	if o.NetBy != "" {
-		l.Set("net_by", "--net-by", o.NetBy)
-	}
-	if o.Timeout > 0 {
-		l.Set("timeout", "--timeout", o.Timeout.String())
-	}
+	l.SetIf(o.BlockExisting, "block_existing", "true")
+	l.Add("devices", "--device", o.Devices...)
+	l.SetIf(o.OwnIDs, "own_ids", "true")
+	l.SetIf(o.AllowUserns, "allow_userns", "true")
+	l.SetIf(o.Home != "", "home", o.Home)
+	l.SetIf(o.ClearEnv, "clear_env", "true")
+	l.SetIf(o.NetBy != "", "net_by", o.NetBy)
+	l.SetIf(o.Timeout > 0, "timeout", o.Timeout.String())
 	l.Set("isolate_network", "nsrun mcp", "true")
 	return l
 }

@@ -11,12 +11,14 @@ import (
 
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
+	"github.com/nsrun/nsrun/credential"
 	"github.com/nsrun/nsrun/internal/config"
 	"github.com/nsrun/nsrun/internal/configfile"
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/limits"
 	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/internal/service"
+	"github.com/nsrun/nsrun/netpolicy"
 )
 
 // Configuration files have lower precedence than flags: their settings are used for flags that were not given.
@@ -50,66 +52,28 @@ func (o *runOptions) layer() *config.Layer {
 	if o.isGiven("sandbox") {
 		l.Sandbox("--sandbox", o.sandbox.String())
 	}
-	if o.isGiven("backend") {
-		l.Set("backend", "--backend", o.backend.String())
-	}
-	for _, p := range o.presets {
-		l.Add("presets", "--preset", p.String())
-	}
-	for _, rule := range o.paths {
-		l.Add(config.PathKey(rule.kind), "--"+rule.kind, rule.pattern)
-	}
-	if o.blockExisting {
-		l.Set("block_existing", "--block-existing", "true")
-	}
-	for _, dir := range o.caches {
-		l.Add("caches", "--cache", dir)
-	}
-	if o.isGiven("home") {
-		l.Set("home", "--home", o.home.String())
-	}
-	if o.homeSize > 0 {
-		l.Set("home_size", "--home-size", limits.SizeText(o.homeSize))
-	}
-	for _, rule := range o.allowNet {
-		l.Add("allow_net", "--allow-net", rule.String())
-	}
+	l.SetIf(o.isGiven("backend"), "backend", o.backend.String())
+	config.AddTexts(l, "presets", "--preset", o.presets, nsrunlib.Preset.String)
+	l.Paths(o.paths)
+	l.SetIf(o.blockExisting, "block_existing", "true")
+	l.Add("caches", "--cache", o.caches...)
+	l.SetIf(o.isGiven("home"), "home", o.home.String())
+	l.SetIf(o.homeSize > 0, "home_size", limits.SizeText(o.homeSize))
+	config.AddTexts(l, "allow_net", "--allow-net", o.allowNet, netpolicy.Rule.String)
 	if o.learnNet {
 		l.Add("allow_net", "--learn-net", "*")
 	}
-	for _, port := range o.publish {
-		l.Add("publish", "--publish", strconv.Itoa(int(port)))
-	}
-	for _, path := range o.allowUnix {
-		l.Add("allow_unix", "--allow-unix", path)
-	}
-	for _, name := range o.devices {
-		l.Add("devices", "--device", name)
-	}
-	if o.allowUserns {
-		l.Set("allow_userns", "--allow-userns", "true")
-	}
-	if o.ownIDs {
-		l.Set("own_ids", "--own-ids", "true")
-	}
-	for i := range o.credentials {
-		l.Add("credentials", "--credential", o.credentials[i].String())
-	}
-	for _, text := range o.env {
-		l.Env("--env", text)
-	}
-	if o.isGiven("clear-env") {
-		l.Set("clear_env", "--clear-env", strconv.FormatBool(o.clearEnv))
-	}
-	if o.enforcer != nsrunlib.AutoEnforcer {
-		l.Set("net_by", "--net-by", o.enforcer.String())
-	}
-	if o.timeout > 0 {
-		l.Set("timeout", "--timeout", o.timeout.String())
-	}
-	if o.grace > 0 {
-		l.Set("grace", "--grace", o.grace.String())
-	}
+	config.AddTexts(l, "publish", "--publish", o.publish, func(port uint16) string { return strconv.Itoa(int(port)) })
+	l.Add("allow_unix", "--allow-unix", o.allowUnix...)
+	l.Add("devices", "--device", o.devices...)
+	l.SetIf(o.allowUserns, "allow_userns", "true")
+	l.SetIf(o.ownIDs, "own_ids", "true")
+	config.AddTexts(l, "credentials", "--credential", o.credentials, credential.Rule.String)
+	l.Env("--env", o.env)
+	l.SetIf(o.isGiven("clear-env"), "clear_env", strconv.FormatBool(o.clearEnv))
+	l.SetIf(o.enforcer != nsrunlib.AutoEnforcer, "net_by", o.enforcer.String())
+	l.SetIf(o.timeout > 0, "timeout", o.timeout.String())
+	l.SetIf(o.grace > 0, "grace", o.grace.String())
 	l.Limits(limits.Limits(o.limits), o.isGiven)
 	return l
 }
@@ -156,18 +120,8 @@ func (o *runOptions) take(p *config.Policy) error {
 		}
 	}
 	o.discard = o.discard || o.has(nsrunlib.TestPreset) && !o.direct
-	var rules [2][]pathRule
-	list, last := p.Rules(host.Depths)
-	for i, list := range [...][]config.Rule{list, last} {
-		for _, rule := range list {
-			if (rule.Kind == "rw" || rule.Kind == "ro") && host.Nothing(rule.Pattern) {
-				continue // on this machine, in this project
-			}
-			rules[i] = append(rules[i], pathRule{rule.Kind, rule.Pattern, rule.Pos.String()})
-		}
-	}
-	o.paths, o.blockExisting = slices.Concat(rules[0], o.paths, rules[1]), p.BlockExisting()
-	o.lockedPaths = len(last) > 0 && !o.isGiven("block")
+	o.paths, o.lockedPaths = p.With(o.paths, host.Depths, host.Nothing)
+	o.lockedPaths, o.blockExisting = o.lockedPaths && !o.isGiven("block"), p.BlockExisting()
 	o.allowUserns, o.ownIDs, o.devices, o.caches = p.AllowUserns(), p.OwnIDs(), p.Devices(), p.Caches()
 	o.place = p.Place
 	if err := o.setHome(p.Home()); err != nil {

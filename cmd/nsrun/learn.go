@@ -15,6 +15,7 @@ import (
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
+	"github.com/nsrun/nsrun/internal/config"
 	"github.com/nsrun/nsrun/internal/configfile"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/pathrule"
@@ -78,21 +79,21 @@ func cmdLearn(args []string) int {
 
 // takeGiven returns the flags that allow something as needs, and removes them from the options.
 func (o *runOptions) takeGiven() (given []nsrunlib.Need, err error) {
-	var rest []pathRule
+	var rest []config.Rule
 	kinds := map[string]nsrunlib.RefusalKind{"ro": nsrunlib.RefusedRead, "rw": nsrunlib.RefusedWrite}
 	for _, rule := range o.paths {
-		kind, opens := kinds[rule.kind]
+		kind, opens := kinds[rule.Kind]
 		if !opens {
 			rest = append(rest, rule)
 			continue
 		}
-		p, err := pathrule.Parse(pathrule.Anchor(physical("/"), rule.pattern), os.Getenv)
+		p, err := pathrule.Parse(pathrule.Anchor(physical("/"), rule.Pattern), os.Getenv)
 		base, literal := p.Base()
 		if err == nil && !literal {
 			err = errors.New("a path is needed: patterns cannot be learned")
 		}
 		if err != nil {
-			return nil, usage.Errorf("learn", "--%s %s: %s", rule.kind, escape.Quote(rule.pattern), err)
+			return nil, usage.Errorf("learn", "--%s %s: %s", rule.Kind, escape.Quote(rule.Pattern), err)
 		}
 		given = append(given, nsrunlib.Need{Kind: kind, Target: base})
 	}

@@ -140,8 +140,8 @@ var errNoFile = errors.New("not a regular file")
 // reportPlace refuses a report file that the command could write to.
 func (r *runner) reportPlace(name, real string) error {
 	for _, p := range r.o.paths {
-		for _, path := range host.Meant(pathrule.Anchor(physical("/"), p.pattern)) {
-			if at, err := realPath(path); p.kind == "rw" && err == nil && paths.Inside(real, at) {
+		for _, path := range host.Meant(pathrule.Anchor(physical("/"), p.Pattern)) {
+			if at, err := realPath(path); p.Kind == "rw" && err == nil && paths.Inside(real, at) {
 				return usage.Errorf("run", "--report %s: --rw lets the command write there", escape.Quote(name))
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
+	"github.com/nsrun/nsrun/internal/config"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/links"
 	"github.com/nsrun/nsrun/internal/pathrule"
@@ -91,9 +92,9 @@ func (r *runner) request() (c nsrunlib.Config, q nsrunlib.Request, err error) {
 		c.Project = projects[0]
 	}
 	for _, rule := range o.paths {
-		pattern := pathrule.Anchor(physical(wd), rule.pattern)
+		pattern := pathrule.Anchor(physical(wd), rule.Pattern)
 		for _, m := range ruleModes {
-			if m.kind == rule.kind {
+			if m.kind == rule.Kind {
 				c.Rules = append(c.Rules, nsrunlib.Rule{Mode: m.mode, Pattern: pattern})
 			}
 		}
@@ -270,13 +271,13 @@ func (o *runOptions) placedByOp(e *nsrunlib.Error) error {
 func (r *runner) typed(err error) error {
 	if e, ok := errors.AsType[*nsrunlib.RuleError](err); ok && e.Index < len(r.o.paths) {
 		rule := r.o.paths[e.Index]
-		if rule.at != "" {
-			return &placedError{rule.at, fmt.Errorf("%s: %w", escape.Quote(rule.pattern), e.Err)}
+		if rule.Pos != (config.Pos{}) {
+			return &placedError{rule.Pos.String(), fmt.Errorf("%s: %w", escape.Quote(rule.Pattern), e.Err)}
 		}
 		if text := e.Err.Error(); strings.HasSuffix(text, ")") && strings.Contains(text, "(try: ") {
-			return errors.New("--" + rule.kind + " " + escape.Quote(rule.pattern) + ": " + text)
+			return errors.New("--" + rule.Kind + " " + escape.Quote(rule.Pattern) + ": " + text)
 		}
-		return usage.Errorf("run", "--%s %s: %s", rule.kind, escape.Quote(rule.pattern), e.Err)
+		return usage.Errorf("run", "--%s %s: %s", rule.Kind, escape.Quote(rule.Pattern), e.Err)
 	}
 	if e, ok := errors.AsType[*nsrunlib.Error](err); ok {
 		if errors.Is(e, nsrunlib.ErrDevice) {

@@ -14,6 +14,7 @@ import (
 	nsrunlib "github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/usage"
 	"github.com/nsrun/nsrun/credential"
+	"github.com/nsrun/nsrun/internal/config"
 	"github.com/nsrun/nsrun/internal/escape"
 	"github.com/nsrun/nsrun/internal/mcpargs"
 	"github.com/nsrun/nsrun/netpolicy"
@@ -34,7 +35,7 @@ type runOptions struct {
 	commit, discard, keep      bool
 	allowExec                  bool
 	allowSpecial               bool
-	paths                      []pathRule
+	paths                      []config.Rule // in the order given
 	blockExisting              bool
 	lockedPaths                bool // blocked_paths of files is locked, and no flag adds to them
 	home                       nsrunlib.HomeMode
@@ -62,12 +63,6 @@ type runOptions struct {
 	command                    []string
 }
 
-// pathRule is one --rw, --ro, --protect or --block, in the order given, or one of a configuration file.
-type pathRule struct {
-	kind, pattern string
-	at            string // where it stands in a file; empty: it is a flag
-}
-
 var ruleModes = [...]struct {
 	kind string
 	mode nsrunlib.Mode
@@ -75,7 +70,7 @@ var ruleModes = [...]struct {
 
 type ruleFlag struct {
 	kind  string
-	rules *[]pathRule
+	rules *[]config.Rule
 }
 
 func (f ruleFlag) String() string { return "" }
@@ -84,7 +79,7 @@ func (f ruleFlag) Set(s string) error {
 	if s == "" {
 		return errors.New("empty path")
 	}
-	*f.rules = append(*f.rules, pathRule{kind: f.kind, pattern: s})
+	*f.rules = append(*f.rules, config.Rule{Kind: f.kind, Pattern: s})
 	return nil
 }
 

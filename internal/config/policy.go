@@ -14,7 +14,7 @@ import (
 type Rule struct {
 	Kind    string // "rw", "ro", "protect" or "block"
 	Pattern string // see pathrule.Parse
-	Pos     Pos
+	Pos     Pos    // zero: it is a flag
 }
 
 // Rules are the rules of files; later ones win. The deeper path wins; then read-only wins over writable; hidden wins
@@ -39,6 +39,14 @@ func (p *Policy) Rules(depths func(pattern string) (least, most int)) (list, las
 		}
 	}
 	return list, last
+}
+
+// With returns the rules of flags among those of files, and whether some of files win over them. Rules of files that
+// make paths writable or read-only are left out if they mean nothing on this machine.
+func (p *Policy) With(flags []Rule, depths func(pattern string) (least, most int), nothing func(pattern string) bool) (all []Rule, locked bool) {
+	list, last := p.Rules(depths)
+	list = slices.DeleteFunc(list, func(r Rule) bool { return (r.Kind == "rw" || r.Kind == "ro") && nothing(r.Pattern) })
+	return slices.Concat(list, flags, last), len(last) > 0
 }
 
 // byDepth sorts rules that make paths writable or read-only.

@@ -1,6 +1,6 @@
 // Package mcpargs parses the input of `nsrun mcp`: its command line, for both programs that read it (nsrun, which
 // explains it, and nsrun-mcp, which nsrun executes), and the arguments of a call. It imports credential,
-// internal/escape and netpolicy, and runs nothing.
+// internal/config, internal/escape and netpolicy, and runs nothing.
 package mcpargs
 
 import (
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nsrun/nsrun/credential"
+	"github.com/nsrun/nsrun/internal/config"
 	"github.com/nsrun/nsrun/netpolicy"
 )
 
@@ -29,19 +30,13 @@ const (
 	Discard              // it is thrown away
 )
 
-// Path is one --rw, --ro, --protect or --block, in the order given, or of a configuration file.
-type Path struct {
-	Kind, Pattern string
-	At            string // where it stands in a file; empty: it is a flag
-}
-
 type Options struct {
 	// Projects are the directories. Nil: where the program was started.
 	Projects []string
 	// After is of the last of --commit, --keep and --discard. Zero: Commit.
 	After After
 	// Paths are more paths.
-	Paths []Path
+	Paths []config.Rule
 	// BlockExisting runs commands also where what is to be hidden could come up later.
 	BlockExisting bool
 	// Devices are those of this host that commands can use.
@@ -96,7 +91,7 @@ func Define(fs *flag.FlagSet, o *Options) {
 			if s == "" {
 				return errors.New("empty path")
 			}
-			o.Paths = append(o.Paths, Path{Kind: kind, Pattern: s})
+			o.Paths = append(o.Paths, config.Rule{Kind: kind, Pattern: s})
 			return nil
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nsrun/nsrun/internal/config"
 )
 
 func TestParse(t *testing.T) {
@@ -18,7 +20,7 @@ func TestParse(t *testing.T) {
 		"--keep":                              {AskTimeout: defaultAsk, After: Keep},
 		"--keep --commit":                     {AskTimeout: defaultAsk},
 		"--discard --timeout 10s":             {AskTimeout: defaultAsk, After: Discard, Timeout: 10 * time.Second},
-		"--rw x --block y --ro z":             {AskTimeout: defaultAsk, Paths: []Path{{Kind: "rw", Pattern: "x"}, {Kind: "block", Pattern: "y"}, {Kind: "ro", Pattern: "z"}}},
+		"--rw x --block y --ro z":             {AskTimeout: defaultAsk, Paths: []config.Rule{{Kind: "rw", Pattern: "x"}, {Kind: "block", Pattern: "y"}, {Kind: "ro", Pattern: "z"}}},
 		"--env A=1 --env B":                   {AskTimeout: defaultAsk, Env: []string{"A=1", "B"}},
 		"--max-output 2K --ask-timeout 1s":    {AskTimeout: time.Second, MaxOutput: 2048},
 		"--text-only --max-output 1073741824": {AskTimeout: defaultAsk, TextOnly: true, MaxOutput: 1 << 30},
