@@ -297,10 +297,8 @@ var namespaceWords = [...][]byte{[]byte("namespace"), []byte("unshare"), []byte(
 
 // namespaces looks for the message of a program that was refused a namespace. nsrun in a sandbox names the flag itself.
 func (t *refusalTable) namespaces(lower []byte) {
-	if bytes.Contains(lower, []byte("--allow-userns")) {
-		return
-	}
-	if !bytes.Contains(lower, []byte("not permitted")) && !bytes.Contains(lower, []byte("no permission")) && !bytes.Contains(lower, namespaceWords[2]) {
+	if bytes.Contains(lower, []byte("--allow-userns")) ||
+		!bytes.Contains(lower, []byte("not permitted")) && !bytes.Contains(lower, []byte("no permission")) && !bytes.Contains(lower, namespaceWords[2]) {
 		return
 	}
 	for _, word := range namespaceWords {

@@ -99,10 +99,7 @@ func (t *task) event(o *out, roots []root, f *found, now time.Time) {
 	ev := Event{Op: Created, Root: roots[t.root].name, Path: join(t.path, f.name), Dir: f.dir, Time: now}
 	if !t.all {
 		var changed bool
-		if ev.Op, changed = f.since(t.since); !changed {
-			return
-		}
-		if t.sweep && o.told.knows(&ev, f) {
+		if ev.Op, changed = f.since(t.since); !changed || t.sweep && o.told.knows(&ev, f) {
 			return
 		}
 	}

@@ -43,10 +43,7 @@ func parseQuery(packet []byte) (q *query, code dnsmessage.RCode, ok bool) {
 		}
 		q.edns = true
 		q.size = min(max(512, int(rh.Class)), maxUDP)
-		if p.SkipAdditional() != nil {
-			return q, dnsmessage.RCodeFormatError, true
-		}
-		if rh.TTL>>16&0xff != 0 { // a later version of EDNS
+		if p.SkipAdditional() != nil || rh.TTL>>16&0xff != 0 { // a later version of EDNS
 			return q, dnsmessage.RCodeFormatError, true
 		}
 	}

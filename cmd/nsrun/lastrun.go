@@ -135,8 +135,7 @@ func decidable(verb string) (id string, err error) {
 	what = fmt.Sprintf("the last command %s; before it, %s, session %s: %s", what, console.Ago(newest.Created), newest.ID, escape.Command(newest.Command))
 	if console.IsTerminal(os.Stdin) && console.IsTerminal(os.Stderr) {
 		console.Say("%s", what)
-		switch console.Ask(verb + " that session? [y/N]") {
-		case "y", "yes":
+		if answer := console.Ask(verb + " that session? [y/N]"); answer == "y" || answer == "yes" {
 			return newest.ID, nil
 		}
 		return "", errors.New("nothing was done")

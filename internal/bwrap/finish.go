@@ -18,12 +18,8 @@ func (p *parser) finish(command []string) error {
 	case c.DisableUserns && c.UsernsBlockFD.Set:
 		return p.fail("--disable-userns is not compatible with --userns-block-fd")
 	}
-	if env.UID != 0 && !c.UserNS.Set {
-		c.UnshareUser = true
-	}
-	if p.userTry && !c.UnshareUser && env.UserNamespaces != nil && env.UserNamespaces() {
-		c.UnshareUser = true
-	}
+	c.UnshareUser = c.UnshareUser || env.UID != 0 && !c.UserNS.Set ||
+		p.userTry && env.UserNamespaces != nil && env.UserNamespaces()
 	if len(command) == 0 {
 		return StopNoCommand
 	}

@@ -316,9 +316,6 @@ func ofDevices(name string) bool {
 
 // ofGit reports whether a directory is a git directory, or the place in it of those of submodules or work trees.
 func ofGit(dir string) bool {
-	switch filepath.Base(dir) {
-	case "modules", "worktrees":
-		return isGitDir(dir) || isGitDir(filepath.Dir(dir))
-	}
-	return isGitDir(dir)
+	base := filepath.Base(dir)
+	return isGitDir(dir) || (base == "modules" || base == "worktrees") && isGitDir(filepath.Dir(dir))
 }

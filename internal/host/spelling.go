@@ -22,10 +22,7 @@ import (
 func OtherSpelling(path string) bool {
 	dir, base := filepath.Split(path)
 	other := paths.SwapCase(base)
-	if other == base {
-		return false
-	}
-	if oneSpelling(dir) {
+	if other == base || oneSpelling(dir) {
 		return false
 	}
 	n, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

@@ -231,11 +231,7 @@ func (c *compiler) mountAll(p mounts.Plan, from int) error {
 }
 
 func isMount(m *mounts.Mount) bool {
-	switch m.Kind {
-	case mounts.KindBind, mounts.KindTmpfs, mounts.KindOverlay:
-		return true
-	}
-	return false
+	return m.Kind == mounts.KindBind || m.Kind == mounts.KindTmpfs || m.Kind == mounts.KindOverlay
 }
 
 // hides reports whether m needs a place that the sandbox does not show.

@@ -120,10 +120,7 @@ func secretURL(value string) bool {
 			rest = rest[:end]
 		}
 		user, _, at := strings.Cut(rest, "@")
-		if !at || user == "git" {
-			continue
-		}
-		if pathSign(user) {
+		if !at || user == "git" || pathSign(user) {
 			continue
 		}
 		login := strings.HasSuffix(parts[i], "ssh") || strings.HasSuffix(parts[i], "sftp")

@@ -64,10 +64,7 @@ const (
 // gains nothing from a wrong answer, because the kernel then carries out the call.
 func (s *caller) concerns(c *call) bool {
 	const known = unix.RENAME_NOREPLACE | unix.RENAME_EXCHANGE
-	if c.pid == 0 || c.flags&^known != 0 {
-		return false
-	}
-	if !s.open(c.pid) {
+	if c.pid == 0 || c.flags&^known != 0 || !s.open(c.pid) {
 		return false
 	}
 	return s.special(c, 0) || c.flags&unix.RENAME_EXCHANGE != 0 && s.special(c, 1)

@@ -68,19 +68,11 @@ func (e *entry) executes(at string, roots []string) bool {
 }
 
 func isTrue(value string) bool {
-	switch strings.ToLower(value) {
-	case "true", "yes", "on", "1":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"true", "yes", "on", "1"}, strings.ToLower(value))
 }
 
 func isBool(value string) bool {
-	switch strings.ToLower(value) {
-	case "true", "yes", "on", "1", "false", "no", "off", "0":
-		return true
-	}
-	return false
+	return isTrue(value) || slices.Contains([]string{"false", "no", "off", "0"}, strings.ToLower(value))
 }
 
 // submodulePlace reports whether core.worktree has the value that git writes for a submodule: its work tree in the

@@ -209,11 +209,7 @@ func runeWidth(r rune) (width int, ok bool) {
 
 // blank reports characters that count as printable and show nothing.
 func blank(r rune) bool {
-	switch r {
-	case 0x115f, 0x1160, 0x2800, 0x3164, 0xffa0:
-		return true
-	}
-	return false
+	return r == 0x115f || r == 0x1160 || r == 0x2800 || r == 0x3164 || r == 0xffa0
 }
 
 // wide reports characters that take two columns: those that Unicode's EastAsianWidth

@@ -64,11 +64,8 @@ func GitRefuses(path string, mode uint32) string {
 func isGitDir(name string) bool {
 	name, _, _ = strings.Cut(strings.ToLower(name), ":")
 	name, _, _ = strings.Cut(name, `\`)
-	switch strings.TrimRight(name, ". ") {
-	case ".git", "git~1":
-		return true
-	}
-	return false
+	name = strings.TrimRight(name, ". ")
+	return name == ".git" || name == "git~1"
 }
 
 // isGitModules is the same for .gitmodules. It matches more than git does: short names with any number or hash.

@@ -45,11 +45,7 @@ func ReadOnly(h *Handle) bool {
 // IsLower reports whether an overlay can lie over a directory of this file system. It cannot
 // if names differ only by their case.
 func IsLower(typ uint32) bool {
-	switch typ {
-	case MagicFAT, magicExFAT, magicNTFS, magicNTFS3:
-		return false
-	}
-	return true
+	return typ != MagicFAT && typ != magicExFAT && typ != magicNTFS && typ != magicNTFS3
 }
 
 // HoldsLinks reports whether this file system can hold symbolic links, FIFOs and sockets.

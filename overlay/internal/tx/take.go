@@ -30,10 +30,8 @@ func (c *Writer) take(i int) (bool, error) {
 	j, m := c.Tx.Journal, &c.Tx.Journal.Moves[i]
 	n := c.planned[m.First]
 	up, is := c.Sides[n.Root].Up.(*tree.Real)
-	if !c.Take || !is || !n.HasUp || n.Merged != nil || m.Stage != 0 || m.Dir != nil || c.Sides[n.Root].Stiff {
-		return false, nil
-	}
-	if !n.Up.IsDir() && !c.Copier.Many && n.Up.Size < takeFrom {
+	if !c.Take || !is || !n.HasUp || n.Merged != nil || m.Stage != 0 || m.Dir != nil || c.Sides[n.Root].Stiff ||
+		!n.Up.IsDir() && !c.Copier.Many && n.Up.Size < takeFrom {
 		return false, nil
 	}
 	c.Sides[n.Root].release()
