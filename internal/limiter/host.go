@@ -1,8 +1,8 @@
 //go:build linux
 
 // Package limiter enforces the limits of a command, as package limits plans it: by cgroups, by resource limits, and by
-// checking at intervals. It finds out what this host has, may import limits, cgroups, features, mounts and sys, and
-// decides nothing.
+// checking at intervals. It finds out what this host has, and decides nothing. It imports features, mounts, and
+// internal/cgroups, internal/limits, internal/seccomp, internal/sys and internal/userscope.
 package limiter
 
 import (

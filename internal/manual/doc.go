@@ -1,6 +1,6 @@
-// Package manual makes the man page, docs/cli.md and the shell completions from the tables that
-// parsing and help use too: bwrap's options in package bwrap, and the verbs with their flags, which
-// the nsrun command passes in. It returns texts and writes no files.
+// Package manual makes the man page, docs/cli.md and the shell completions from the tables that parsing and help use
+// too: bwrap's options in internal/bwrap, which it imports, and the verbs with their flags, which the nsrun command
+// passes in. It returns texts and writes no files.
 //
 // The text that does not come from a table is in the files that end with .in. A line there that
 // consists of a name between two @ is replaced.

@@ -2,8 +2,9 @@
 // function. It takes Facts, which package host and the Runner found out, and a Policy, which is what Config and Request
 // say, and returns mounts, an environment and a working directory.
 //
-// It does no input or output, and imports nothing that does (os, syscall, golang.org/x/sys/unix), only mounts for its
-// vocabulary. So tests need no kernel, and explaining a command runs the same code as starting it. Package nsrun
+// It does no input or output, and imports nothing that does (os, syscall, golang.org/x/sys/unix): only mounts and
+// internal/confine for their vocabulary, and internal/escape, internal/pathrule and internal/paths. So tests need no
+// kernel, and explaining a command runs the same code as starting it. Package nsrun
 // gathers the facts and uses the mounts.
 //
 // layer.go is the table of what lies over what, which a property test compares with random plans. build.go makes the

@@ -1,4 +1,5 @@
-// Package reexec runs Programs (package prog) in a clone of a small process.
+// Package reexec runs Programs (package prog) in a clone of a small process. It imports internal/prog only, and does not
+// know what a Program is for.
 //
 // A program that embeds nsrun is never cloned, because its heap can have gigabytes, with secrets in
 // it. Nor is it executed again, because packages, C constructors and hosts that load a library

@@ -4,8 +4,8 @@
 // The texts may be hostile. The time is bounded: it is about proportional to the sizes, whatever the texts are. The
 // price is that two texts with little in common may be shown as one replaced by the other. The result is still exact.
 //
-// It finds the shortest difference of two sequences with go-udiff, and knows no sessions, files
-// or terminals. RATIONALE.md says why merging and hunks are not the library's.
+// It finds the shortest difference of two sequences with go-udiff, imports internal/githash, and knows no sessions,
+// files or terminals. RATIONALE.md says why merging and hunks are not the library's.
 package textdiff
 
 import "bytes"

@@ -5,24 +5,15 @@ package tree
 import (
 	"os"
 
-	"github.com/nsrun/nsrun/internal/sys"
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // Types of file systems of statfs(2) that package unix does not have.
 const (
-	MagicFAT      = 0x4d44
-	magicExFAT    = 0x2011bab0
-	magicNTFS     = 0x5346544e
-	magicNTFS3    = 0x7366746e
-	magic9P       = 0x01021997
-	magicFUSE     = 0x65735546
-	magicCIFS     = 0xff534d42
-	magicSMB2     = 0xfe534d42
-	magicCeph     = 0x00c36400
-	magicEcryptfs = 0xf15f
-	magicF2FS     = 0xf2f52010
-	magicBcachefs = 0xca451a4e
+	magicNTFS  = 0x5346544e
+	magicNTFS3 = 0x7366746e
 )
 
 // FSType returns the type of the file system that h is on.
@@ -45,20 +36,22 @@ func ReadOnly(h *Handle) bool {
 // IsLower reports whether an overlay can lie over a directory of this file system. It cannot
 // if names differ only by their case.
 func IsLower(typ uint32) bool {
-	return typ != MagicFAT && typ != magicExFAT && typ != magicNTFS && typ != magicNTFS3
+	return typ != unix.MSDOS_SUPER_MAGIC && typ != unix.EXFAT_SUPER_MAGIC && typ != magicNTFS && typ != magicNTFS3
 }
 
 // HoldsLinks reports whether this file system can hold symbolic links, FIFOs and sockets.
-func HoldsLinks(typ uint32) bool { return typ != MagicFAT && typ != magicExFAT }
+func HoldsLinks(typ uint32) bool {
+	return typ != unix.MSDOS_SUPER_MAGIC && typ != unix.EXFAT_SUPER_MAGIC
+}
 
 // IsUpper reports whether an overlay can have its upper directory on this file system. If
 // sure is false, that has to be tried.
 func IsUpper(typ uint32) (ok, sure bool) {
 	switch typ {
-	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, magicF2FS, magicBcachefs:
+	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.BCACHEFS_SUPER_MAGIC:
 		return true, true
-	case unix.OVERLAYFS_SUPER_MAGIC, unix.NFS_SUPER_MAGIC, MagicFAT, magicExFAT, magicNTFS, magicNTFS3,
-		magic9P, magicFUSE, magicCIFS, magicSMB2, magicCeph, magicEcryptfs:
+	case unix.OVERLAYFS_SUPER_MAGIC, unix.NFS_SUPER_MAGIC, unix.MSDOS_SUPER_MAGIC, unix.EXFAT_SUPER_MAGIC, magicNTFS, magicNTFS3,
+		unix.V9FS_MAGIC, unix.FUSE_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.CEPH_SUPER_MAGIC, unix.ECRYPTFS_SUPER_MAGIC:
 		return false, true
 	}
 	return false, false
@@ -66,7 +59,7 @@ func IsUpper(typ uint32) (ok, sure bool) {
 
 // HoldsModes reports whether this file system can hold a copy of a project.
 func HoldsModes(typ uint32) bool {
-	return IsLower(typ) && typ != magicCIFS && typ != magicSMB2 && typ != magicFUSE
+	return IsLower(typ) && typ != unix.CIFS_SUPER_MAGIC && typ != unix.SMB2_SUPER_MAGIC && typ != unix.FUSE_SUPER_MAGIC
 }
 
 // A Disk tells the file system of a directory from another one.

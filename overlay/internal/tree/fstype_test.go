@@ -17,7 +17,7 @@ func TestIsUpper(t *testing.T) {
 		{unix.EXT4_SUPER_MAGIC, true, true},
 		{unix.OVERLAYFS_SUPER_MAGIC, false, true},
 		{unix.NFS_SUPER_MAGIC, false, true},
-		{MagicFAT, false, true},
+		{unix.MSDOS_SUPER_MAGIC, false, true},
 		{unix.TMPFS_MAGIC, false, false},
 		{0x12345678, false, false},
 	} {

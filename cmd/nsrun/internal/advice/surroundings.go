@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -141,12 +142,9 @@ func holdsModes(path string) bool {
 // modesFixed reports whether each file on this type of file system can have the mode that a mount option says, and
 // chmod(1) changes none, or reports success all the same (ntfs-3g, drvfs).
 func modesFixed(typ uint32) bool {
-	const exfat, ntfs, ntfs3, nine, cifs, smb2, fuse = 0x2011bab0, 0x5346544e, 0x7366746e, 0x01021997, 0xff534d42, 0xfe534d42, 0x65735546
-	switch typ {
-	case unix.MSDOS_SUPER_MAGIC, exfat, ntfs, ntfs3, nine, cifs, smb2, fuse:
-		return true
-	}
-	return false
+	const ntfs, ntfs3 = 0x5346544e, 0x7366746e
+	return slices.Contains([]uint32{unix.MSDOS_SUPER_MAGIC, unix.EXFAT_SUPER_MAGIC, ntfs, ntfs3, unix.V9FS_MAGIC,
+		unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.FUSE_SUPER_MAGIC}, typ)
 }
 
 // lacking tries the features that a sandbox needs, and returns what is missing, with what to do. Empty: nothing.
