@@ -115,6 +115,9 @@ func TestSaidImports(t *testing.T) {
 	said := 0
 	for dir, text := range packageComments(t) {
 		m := saysImports.FindStringSubmatch(strings.ReplaceAll(text, "\n", " "))
+		if strings.HasPrefix(dir, "internal/") && len(imports(t, dir)) > 0 && !strings.Contains(text, "import") && !strings.Contains(dir, "/reexec/") {
+			t.Errorf("%q does not say what it imports", dir)
+		}
 		if m == nil || strings.HasPrefix(m[1], "nothing that") {
 			continue
 		}

@@ -13,8 +13,8 @@
 // version of Go that was not tried: a build constraint then leaves out the files with this code and the entry point,
 // and the Makefile does not name it. To try a new version, widen the constraint, and run .ci/toolchains.
 //
-// It may import what lays out a sandbox (bwrap, dropin, mounts, nsexec, prog, reexec). Only the nsrun command uses it,
-// because a library has no entry point. It has no parser, no policy and no set-up of its own.
+// It may import what lays out a sandbox (bwrap, dropin, mounts, nsexec, prog, reexec, sandbox) and secureexec. Only the
+// nsrun command uses it, because a library has no entry point. It has no parser, no policy and no set-up of its own.
 //
 // # How Go runs without its runtime
 //

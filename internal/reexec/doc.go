@@ -1,4 +1,4 @@
-// Package reexec runs Programs (package prog) in a clone of a small process. It imports internal/prog only, and does not
+// Package reexec runs Programs (package prog) in a clone of a small process. It imports internal/prog, and does not
 // know what a Program is for.
 //
 // A program that embeds nsrun is never cloned, because its heap can have gigabytes, with secrets in
