@@ -48,12 +48,7 @@ func (d *dir) file(name string, flags int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	var st unix.Stat_t
-	if err = unix.Fstat(int(fd), &st); err == nil {
-		err = owned(&st, unix.S_IFREG)
-	}
-	if err != nil {
-		fd.Close()
+	if err := checkOwned(fd, unix.S_IFREG); err != nil {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), filepath.Join(d.path, name)), nil
@@ -70,12 +65,7 @@ func (d *dir) sub(name string, create bool) (*dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	var st unix.Stat_t
-	if err = unix.Fstat(int(fd), &st); err == nil {
-		err = owned(&st, unix.S_IFDIR)
-	}
-	if err != nil {
-		fd.Close()
+	if err := checkOwned(fd, unix.S_IFDIR); err != nil {
 		return nil, err
 	}
 	return &dir{fd, filepath.Join(d.path, name)}, nil
@@ -99,6 +89,19 @@ func (d *dir) names() ([]string, error) {
 	f := os.NewFile(uintptr(fd), d.path)
 	defer f.Close()
 	return f.Readdirnames(-1)
+}
+
+// checkOwned is owned for what is open, which it closes after an error.
+func checkOwned(fd sys.FD, typ uint32) error {
+	var st unix.Stat_t
+	err := unix.Fstat(int(fd), &st)
+	if err == nil {
+		err = owned(&st, typ)
+	}
+	if err != nil {
+		fd.Close()
+	}
+	return err
 }
 
 // owned refuses what is of another type, somebody else's, or writable by others.

@@ -86,16 +86,13 @@ func cmdCommit(args []string) int {
 	if o.Prefer, err = o.prefer(); err != nil {
 		return console.Fail(err)
 	}
-	var id string
 	finishInterrupted()
-	if id, o.Paths, err = decideArg("commit", rest); err != nil {
-		return console.Fail(err)
-	}
-	s, err := openKept(id)
+	s, paths, err := openDecided("commit", rest)
 	if err != nil {
 		return console.Fail(err)
 	}
 	defer s.Close()
+	o.Paths = paths
 	bar := console.NewBar("committing", o.quiet)
 	o.Progress, o.Waiting = bar.Progress(), bar.Waiting
 	o.HoldSpecial = len(o.Paths) == 0

@@ -34,11 +34,7 @@ func cmdDrop(args []string) int {
 		return console.Fail(usage.Errorf("drop", "takes a session and paths"))
 	}
 	finishInterrupted()
-	id, paths, err := sessionArg(rest)
-	if err != nil {
-		return console.Fail(err)
-	}
-	s, err := openKept(id)
+	s, paths, err := openDecided("drop", rest)
 	if err != nil {
 		return console.Fail(err)
 	}

@@ -143,11 +143,16 @@ func decidable(verb string) (id string, err error) {
 	return "", advice.With(errors.New(what), "try: nsrun "+verb+" "+newest.ID)
 }
 
-// decideArg is sessionArg for verbs that decide about a session.
-func decideArg(verb string, args []string) (id string, rest []string, err error) {
+// openDecided opens the session that a verb decides about: that which the first argument names, or the last one.
+func openDecided(verb string, args []string) (s *overlay.Session, rest []string, err error) {
+	var id string
 	if len(args) > 0 {
-		return sessionArg(args)
+		id, rest, err = sessionArg(args)
+	} else {
+		id, err = decidable(verb)
 	}
-	id, err = decidable(verb)
-	return id, nil, err
+	if err == nil {
+		s, err = openKept(id)
+	}
+	return s, rest, err
 }

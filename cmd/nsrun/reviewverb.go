@@ -36,11 +36,7 @@ func cmdReview(args []string) int {
 		return console.Fail(usage.Errorf("review", "takes one session"))
 	}
 	finishInterrupted()
-	id, _, err := decideArg("review", rest)
-	if err != nil {
-		return console.Fail(err)
-	}
-	s, err := openKept(id)
+	s, _, err := openDecided("review", rest)
 	if err != nil {
 		return console.Fail(err)
 	}
