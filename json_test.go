@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/nsrun/nsrun"
 	"github.com/nsrun/nsrun/fanotify"
@@ -132,6 +133,17 @@ func TestJSONResult(t *testing.T) {
 	}
 	if data, err := json.Marshal(res); err != nil || !strings.Contains(string(data), `"ExitCode":3`) {
 		t.Errorf("%s, %v", data, err)
+	}
+	// One that timed out says the same after it was written and read.
+	if res, err = r.Run(t.Context(), nsrun.Request{Command: "sleep 1000", Timeout: 50 * time.Millisecond}); !res.TimedOut {
+		t.Fatal(res, err)
+	}
+	data, err := json.Marshal(res)
+	if err == nil {
+		err = json.Unmarshal(data, &read)
+	}
+	if want := "Timed out after 50ms"; err != nil || !strings.Contains(read.String(), want) || read.String() != res.String() {
+		t.Errorf("%q becomes %q (%v)", res, read, err)
 	}
 }
 

@@ -176,15 +176,17 @@ func (r Result) HeldText() string {
 // resultFields are the fields of a Result as JSON has them.
 type resultFields struct {
 	plainResult
-	Signal string `json:",omitempty"`
-	Err    string `json:",omitempty"`
+	Signal  string        `json:",omitempty"`
+	Err     string        `json:",omitempty"`
+	Timeout time.Duration `json:",omitempty"`
 }
 
 type plainResult Result
 
-// MarshalJSON returns all exported fields, Signal by its name and Err by its text; both are omitted if they are nil.
+// MarshalJSON returns all exported fields, Signal by its name and Err by its text; both are omitted if they are nil. If
+// there was a time limit, it is Timeout, in nanoseconds as Duration is.
 func (r Result) MarshalJSON() ([]byte, error) {
-	out := resultFields{plainResult: plainResult(r), Signal: r.signalText()}
+	out := resultFields{plainResult: plainResult(r), Signal: r.signalText(), Timeout: r.timeout}
 	if r.Err != nil {
 		out.Err = r.Err.Error()
 	}
@@ -198,7 +200,7 @@ func (r *Result) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	*r = Result(in.plainResult)
-	r.Signal, r.Err = nil, nil
+	r.Signal, r.Err, r.timeout = nil, nil, in.Timeout
 	if in.Signal != "" {
 		r.Signal = signalOf(in.Signal)
 	}
