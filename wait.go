@@ -131,6 +131,9 @@ func (x *Execution) end(err error) (Result, error) {
 			}
 			_ = s.Close()
 		default:
+			if derr := x.release(); derr != nil {
+				err = cmp.Or(err, derr)
+			}
 			if kept = after == Keep && r.keep(s); kept {
 				break
 			}
@@ -145,8 +148,12 @@ func (x *Execution) end(err error) (Result, error) {
 	}
 	switch {
 	case kept: // only the next command has to wait for that
+		clear := x.session.ClearScratch
+		if !res.Started {
+			clear = x.session.DropScratch // what was mounted may be in use still
+		}
 		go func() {
-			_ = x.session.ClearScratch() // else Resume does it
+			_ = clear() // else Resume does it
 			<-r.turn
 		}()
 	case x.turn:
@@ -159,6 +166,19 @@ func (x *Execution) end(err error) (Result, error) {
 		x.note(NoticeRecord, r.record(context.WithoutCancel(x.parent), x))
 	}
 	return *res, err
+}
+
+// release makes a session that the command was to continue ready for the next one, if it was not executed. A tmpfs that
+// was attached in its sandbox cannot be attached again: what is in it is stored.
+func (x *Execution) release() error {
+	if x.result.Started || x.cmd == nil {
+		return nil
+	}
+	x.session.MountedUntil(sandbox.Of(x.cmd).Unmounted)
+	if len(x.session.Layers()) == 0 {
+		return nil
+	}
+	return x.session.Collect(context.WithoutCancel(x.parent))
 }
 
 // wrote reports whether a command that is not known to have started has changed something: one that was cancelled or

@@ -51,6 +51,8 @@ type clone struct {
 
 	counters *sandbox.Counters // nil: nobody asks for them
 
+	unmounted *<-chan struct{} // where closeLater says when the mounts are gone; nil: nobody asks
+
 	childStatus int    // the number of the clone's end of the status pipe, if it inherited it
 	text        string // what a failed operation found
 }
@@ -139,11 +141,39 @@ const leftUnread = unix.ECONNRESET
 // patience is how long a sandbox that is killed before it was ready may take to end: its set-up may hang in a mount.
 const patience = time.Second
 
-// giveUp ends a sandbox in which no command was executed, and returns why: err, or that the context has ended. In the
-// latter case it does not wait for a set-up that may hang.
+// closeLater closes a sandbox, of which the set-up may hang: it waits for no more than patience, and leaves the rest to
+// another goroutine. Who needs what the sandbox has mounted waits longer (Options.Unmounted).
+func (s *clone) closeLater() {
+	closed, gone := make(chan struct{}), make(chan struct{})
+	if s.unmounted != nil {
+		*s.unmounted = gone
+	}
+	go func() {
+		s.close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+		close(gone)
+	case <-time.After(patience):
+		go func() {
+			defer close(gone)
+			select {
+			case <-closed:
+			case <-time.After(unmountPatience):
+			}
+		}()
+	}
+}
+
+// unmountPatience is how long others wait for the mounts of a sandbox that was killed. If a mount hangs, it may never
+// end.
+const unmountPatience = 10 * time.Second
+
+// giveUp ends a sandbox in which no command was executed, and returns why: err, or that the context has ended.
 func (s *clone) giveUp(err error) error {
 	if cerr := s.ctx.Err(); cerr != nil {
-		go s.close()
+		s.closeLater()
 		return &Error{Op: "start", Err: cerr}
 	}
 	if unknown := s.pid == 0; unknown && errors.Is(err, errGone) {

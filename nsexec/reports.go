@@ -89,7 +89,7 @@ func (s *clone) await(second *prog.Program, c *Cmd) (err error) {
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			_ = s.status.SetReadDeadline(time.Time{})
-			go s.close()
+			s.closeLater()
 			return &Error{Op: "start", Path: c.Path, Err: c.ctx.Err()}
 		}
 		if err != nil {

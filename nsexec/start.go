@@ -154,7 +154,7 @@ func (c *Cmd) complete(s *clone, p *beginning, fds []int, by cloneFunc) (*clone,
 	}
 	gen := theLauncher.gen.Load()
 	for try := 0; ; try++ {
-		s.domain = c.opt.Confinement != nil
+		s.domain, s.unmounted = c.opt.Confinement != nil, &c.opt.Unmounted
 		if err := c.place(s); err != nil {
 			return nil, err
 		}
@@ -259,7 +259,7 @@ func startHere(c *Cmd, p *beginning, fds []int) (*clone, error) {
 		return nil, &Error{Op: StepClone, Path: names(p.flags), Err: errno}
 	}
 	w.Close()
-	s := &clone{pid: pid, status: r, sock: sys.None, ctx: c.context(), domain: c.opt.Confinement != nil}
+	s := &clone{pid: pid, status: r, sock: sys.None, ctx: c.context(), domain: c.opt.Confinement != nil, unmounted: &c.opt.Unmounted}
 	c.count(s, countTries)
 	if err := s.await(program, c); err != nil {
 		return nil, err

@@ -39,8 +39,8 @@ type Options struct {
 	// process of the sandbox has ended, and with an overlay it may have to write a whole file system to disk first.
 	// Not with Inherit or Bubblewrap. False: Wait waits for it.
 	LeaveMounts bool
-	// Unmounted is closed when the mounts that LeaveMounts has left are unmounted. Set by Wait. Nil: they are
-	// already.
+	// Unmounted is closed when the mounts that LeaveMounts has left are unmounted, or those of a sandbox whose
+	// set-up did not end in time after it was killed. Set by Wait, and by a Start that fails. Nil: they are already.
 	Unmounted <-chan struct{}
 	// MaskedProc shows the host's /proc, read-only and with everything that is mounted over it, if the kernel
 	// refuses a new one because of these mounts, as in containers. The command then sees that other processes
