@@ -112,6 +112,8 @@ func TestCgroupReady(t *testing.T) {
 			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 				t.Error(err)
 			}
+			// Until then it can still receive what it is to execute, and whether it has begun that is not known.
+			testenv.Eventually(t, "the killed one has ended", func() bool { return waiting() == "" })
 		}, false},
 	} {
 		sandbox.Ready(command(), dir)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -100,28 +101,36 @@ func TestRefusedEach(t *testing.T) {
 		{"why", []string{"run", "--discard", "--why", "--", "cat", "a"}},
 		{"watch", []string{"run", "--discard", "--watch", "--", "sh", "-c", "echo b >b"}},
 	}
-	run := under(t, bin, file, project, dir)
-	for i, call := range refusable {
-		for j, errno := range []unix.Errno{unix.ENOSYS, unix.EPERM, unix.EACCES} {
-			if !testenv.Turn(i+j) || errno == unix.EACCES && !testenv.Long() || call.nr == unix.SYS_CLONE3 && errno != unix.ENOSYS && withCgo() {
-				continue
-			}
-			if err := os.WriteFile(file, refuse(errno, call.nr), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			for _, verb := range verbs {
-				got := run(verb.args...)
-				fails := strings.Contains(call.fails, verb.name) && !(testenv.Root() && verb.name == "rules") // which the kernel enforces for root
-				line := "no " + string(call.says) + ": " + errno.Error() + " (it needs "
-				switch {
-				case !fails && got.status != 0:
-					t.Errorf("%s is refused with %v: %s: status %d\n%s", call.name, errno, verb.name, got.status, got.out)
-				case fails && (got.status != 125 || !strings.Contains(got.out, line) || strings.Count(got.out, "\n") != 1):
-					t.Errorf("%s is refused with %v: %s: status %d\n%s", call.name, errno, verb.name, got.status, got.out)
+	t.Run("calls", func(t *testing.T) { // which are done when it returns
+		for i, call := range refusable {
+			for j, errno := range []unix.Errno{unix.ENOSYS, unix.EPERM, unix.EACCES} {
+				if !testenv.Turn(i+j) || errno == unix.EACCES && !testenv.Long() || call.nr == unix.SYS_CLONE3 && errno != unix.ENOSYS && withCgo() {
+					continue
 				}
+				t.Run(fmt.Sprintf("%s,%d", call.name, errno), func(t *testing.T) {
+					t.Parallel()
+					dir := testenv.Dir(t)
+					testenv.Tree(t, dir, "project/", "project/a")
+					file := filepath.Join(dir, "filter")
+					if err := os.WriteFile(file, refuse(errno, call.nr), 0o644); err != nil {
+						t.Fatal(err)
+					}
+					run := under(t, bin, file, filepath.Join(dir, "project"), dir)
+					for _, verb := range verbs {
+						got := run(verb.args...)
+						fails := strings.Contains(call.fails, verb.name) && !(testenv.Root() && verb.name == "rules") // which the kernel enforces for root
+						line := "no " + string(call.says) + ": " + errno.Error() + " (it needs "
+						switch {
+						case !fails && got.status != 0,
+							fails && (got.status != 125 || !strings.Contains(got.out, line) || strings.Count(got.out, "\n") != 1):
+							t.Errorf("%s is refused with %v: %s: status %d\n%s", call.name, errno, verb.name, got.status, got.out)
+						}
+					}
+				})
 			}
 		}
-	}
+	})
+	run := under(t, bin, file, project, dir)
 	// Control: the filter does something, and what nothing works without is named.
 	if err := os.WriteFile(file, refuse(unix.EPERM, unix.SYS_UNSHARE), 0o644); err != nil {
 		t.Fatal(err)
