@@ -36,7 +36,7 @@ func init() {
 		"counter": helpCounter,
 		"stop":    helpStop,
 		"nomemfd": helpNoMemfd, "mountsahead": helpMountsAhead, "otherlauncher": helpOtherLauncher, "nofiles": helpNoFiles,
-		"lost": helpLost,
+		"lost": helpLost, "setids": helpSetIDs,
 	}
 }
 

@@ -137,9 +137,10 @@ func (l *launcher) start() error {
 	done := make(chan error)
 	parent() <- func() {
 		// The launcher takes no signal but SIGKILL: the program decides what to do about signals from the
-		// terminal.
+		// terminal. Signals 32 to 34 are not blocked: by one of them the Go runtime, or libc, has every thread carry
+		// out setuid(2) and the like, and waits for that, while it may have stopped this thread.
 		var old unix.Sigset_t
-		all := unix.Sigset_t{Val: [16]uint64{^uint64(0)}}
+		all := unix.Sigset_t{Val: [16]uint64{^uint64(7 << (32 - 1))}}
 		_ = unix.PthreadSigmask(unix.SIG_SETMASK, &all, &old)
 		l.proc, err = reexec.Start([]*os.File{null, null, null, control}, "", &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL})
 		_ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
