@@ -13,10 +13,10 @@ import (
 	"github.com/nsrun/nsrun/nsexec"
 )
 
-// TestThousandRuns: 1,000 runs in a row, or 200 where time is short, and 16 at once leave no
+// TestThousandRuns: 1,000 runs in a row, or 100 or 200 where time is short, and 16 at once leave no
 // descriptor, no process, no mount, no file, no session, and no memory.
 func TestThousandRuns(t *testing.T) {
-	runs := testenv.Rounds(200, 1000)
+	runs := testenv.Rounds(testenv.Fewer(200), 1000)
 	if testenv.RaceDetector {
 		runs = 100
 	}

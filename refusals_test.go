@@ -122,6 +122,9 @@ func TestRefusals(t *testing.T) {
 		{`python3 -c 'import os; os.mkfifo("$D/ro/new")'`, "write", "read-only"}, {"python3 -c 'import os, sys\ntry: os.unlink(\"$D/ro/f\")\nexcept OSError as e: sys.exit(\"unlink: \" + e.strerror)'", "write", "read-only"},
 		{"cd $D/ro/ && tar xf $OLDPWD/t.tar", "write", "read-only"}, {"echo \"mkdir($D/ro/new)\" >&2; mkdir $D/ro/new", "write", "read-only"},
 	} {
+		if !testenv.Turn(i) {
+			continue
+		}
 		t.Run(q.command, func(t *testing.T) {
 			t.Parallel()
 			c := c

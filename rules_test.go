@@ -164,7 +164,7 @@ func TestReplacedFile(t *testing.T) {
 	for _, c.Engine = range []overlay.Engine{0, overlay.EngineTmpfs, overlay.EngineCopy} {
 		for _, c.After = range []nsrun.After{nsrun.Discard, nsrun.Keep} { // the session is mounted before the file is
 			r := runner(t, c)
-			for range map[bool]int{true: 30, false: 10}[c.Engine == 0] {
+			for range testenv.Fewer(map[bool]int{true: 20, false: 6}[c.Engine == 0]) {
 				if res, err := r.Run(t.Context(), nsrun.Request{Command: "echo begun"}); err != nil || res.String() != "begun\n" {
 					t.Errorf("%v, %v: %v, %v", c.Engine, c.After, res, err)
 					break
@@ -173,7 +173,7 @@ func TestReplacedFile(t *testing.T) {
 		}
 	}
 	spec := nsrun.Spec{Mounts: append(nsrun.BaseMounts(), mounts.Bind(dir, dir), mounts.Block(secret))}
-	for range 100 {
+	for range testenv.Fewer(60) {
 		if err := spec.Command("true").Run(); err != nil {
 			t.Errorf("without a Runner: %v", err)
 			break

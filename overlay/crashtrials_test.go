@@ -122,7 +122,7 @@ func whole(deed string) bool { return deed == "commit" || deed == "undo" || deed
 func TestCrashSmall(t *testing.T) {
 	testenv.Leaks(t)
 	dir := memory(t)
-	crash(t, dir, dir, true, 6, all)
+	crash(t, dir, dir, true, testenv.Fewer(6), all)
 }
 
 // TestCrashShut has directories in the project that their owner may not read.
@@ -136,7 +136,7 @@ func TestCrashShut(t *testing.T) {
 		if apart {
 			state = tempDir(t)
 		}
-		crash(t, dir, state, true, 12, whole, "kill", "kill after", "ENOSPC", "EIO", "EROFS for good")
+		crash(t, dir, state, true, testenv.Fewer(12), whole, "kill", "kill after", "ENOSPC", "EIO", "EROFS for good")
 	}
 }
 
@@ -144,21 +144,21 @@ func TestCrashShut(t *testing.T) {
 func TestCrash(t *testing.T) {
 	testenv.Leaks(t)
 	dir := memory(t)
-	crash(t, dir, dir, false, 6, whole, "kill", "kill after", "ENOSPC", "EIO")
+	crash(t, dir, dir, false, testenv.Fewer(6), whole, "kill", "kill after", "ENOSPC", "EIO")
 }
 
 // TestCrashApart has the sessions on another file system than the projects. Then a backup is a
 // copy, which is no further name of a file any more when it is put back.
 func TestCrashApart(t *testing.T) {
 	testenv.Leaks(t)
-	crash(t, memory(t), tempDir(t), true, 12, whole, "kill", "EIO")
+	crash(t, memory(t), tempDir(t), true, testenv.Fewer(12), whole, "kill", "EIO")
 }
 
 // TestCrashDisk has all of it on the disk.
 func TestCrashDisk(t *testing.T) {
 	testenv.Leaks(t)
 	dir := tempDir(t)
-	crash(t, dir, dir, true, 4, whole, "kill", "EIO")
+	crash(t, dir, dir, true, testenv.Fewer(4), whole, "kill", "EIO")
 }
 
 // TestCrashRecovery strikes what mends.
@@ -169,7 +169,7 @@ func TestCrashRecovery(t *testing.T) {
 	for _, d := range deeds {
 		t.Run(strings.ReplaceAll(d.name, " ", "-"), func(t *testing.T) {
 			tr := &trial{name: d.name, scene: sc, base: dir, state: dir, prepare: d.prepare, deed: d.deed, again: d.again, anew: d.deed.Do == "force"}
-			tr.tryRecovery(t, 4, 4, "kill", "EIO")
+			tr.tryRecovery(t, testenv.Fewer(4), testenv.Fewer(4), "kill", "EIO")
 		})
 	}
 }

@@ -366,6 +366,21 @@ func TurnOf(name string) bool {
 	return Turn(int(h.Sum32() >> 8 & 1))
 }
 
+// Whole reports whether tests run the whole of long tables: in make race, as root, and with NSRUN_LONG. In make test
+// they run parts of those.
+func Whole() bool { return Long() || os.Getenv(onceEnv) != "" }
+
+// Part reports whether the i-th case of a long table is to be run: one of n where not the whole is.
+func Part(i, n int) bool { return Whole() || i%n == 0 }
+
+// Fewer is how often something is tried: n times, or half as often where not the whole is.
+func Fewer(n int) int {
+	if Whole() {
+		return n
+	}
+	return (n + 1) / 2
+}
+
 // TakeTurns skips a subtest in the run whose turn it is not, see Turn.
 func TakeTurns(t testing.TB) {
 	t.Helper()
