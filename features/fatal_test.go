@@ -18,9 +18,28 @@ import (
 // calls is missing, and the cause and what to do are named.
 func TestEnded(t *testing.T) {
 	testenv.Leaks(t)
-	found := harmed(t, "end")
+	checkEnded(t, harmed(t, "end"))
+}
+
+// TestEndedAndRefused: the same if it refuses openat2(2), which the process that makes the calls could do otherwise.
+func TestEndedAndRefused(t *testing.T) {
+	testenv.Leaks(t)
+	found := harmed(t, "end, and refuse openat2")
+	if got := found[Openat2]; got.Status != No || strings.Contains(got.Why, "ends processes") {
+		t.Errorf("%s is %s: %s", got.Name, got.Status, got.Why)
+	}
+	delete(found, Openat2)
+	checkEnded(t, found)
+}
+
+func checkEnded(t *testing.T, found map[Name]Feature) {
+	t.Helper()
 	for _, name := range toldBy {
-		got, end := found[name], "ends processes that call "
+		got, ok := found[name]
+		if !ok {
+			continue
+		}
+		end := "ends processes that call "
 		if name == UserNamespaces {
 			end = reexec.ErrFiltered.Error()
 		}

@@ -179,15 +179,25 @@ func harm(how string) {
 		}
 		return
 	}
-	action, calls, clone3 := uint32(unix.SECCOMP_RET_KILL_PROCESS), endable, uint32(unix.SECCOMP_RET_ALLOW)
-	if how != "end" {
+	const refused = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+	switch how {
+	case "end":
+		filterCalls(unix.SECCOMP_RET_KILL_PROCESS, endable, unix.SECCOMP_RET_ALLOW)
+	case "end, and refuse openat2":
+		filterCalls(refused, []uintptr{unix.SYS_OPENAT2}, unix.SECCOMP_RET_ALLOW)
+		filterCalls(unix.SECCOMP_RET_KILL_PROCESS, slices.DeleteFunc(slices.Clone(endable), func(nr uintptr) bool { return nr == unix.SYS_OPENAT2 }), unix.SECCOMP_RET_ALLOW)
+	default:
 		errno, err := strconv.Atoi(how)
 		if err != nil {
 			panic(err)
 		}
-		action, calls = unix.SECCOMP_RET_ERRNO|uint32(errno), probed
-		clone3 = action
+		action := unix.SECCOMP_RET_ERRNO | uint32(errno)
+		filterCalls(action, probed, action)
 	}
+}
+
+// filterCalls installs a filter for these calls, and for clone3(2), in all threads.
+func filterCalls(action uint32, calls []uintptr, clone3 uint32) {
 	// The filter loads the call's number; each refused call leads to the last line. It refuses clone3(2) only with
 	// a size of 0, as the probe calls it: the C library of a build with cgo makes its threads by clone3(2).
 	filter := []unix.SockFilter{

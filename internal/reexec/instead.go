@@ -32,6 +32,9 @@ const (
 //go:norace
 func instead(base unsafe.Pointer, o *prog.Op, e syscall.Errno) (r uintptr, err syscall.Errno) {
 	a0, a1, a2 := arg(base, o, 0), arg(base, o, 1), arg(base, o, 2)
+	if a2 == ^uintptr(0) { // no address: only the answer of the kernel is wanted
+		return 0, e
+	}
 	switch o.Nr {
 	case sysOpenat2:
 		return within(base, a0, a1, (*[3]uint64)(pointer(a2)))
