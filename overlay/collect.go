@@ -111,7 +111,9 @@ func (s *Session) compareCopy(p *tree.Packer, i int) (*tree.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.Mirror(h, s.copies[i])
+	t := &tree.Real{H: h, Unlock: true, Book: s.book.Keeper(true, i), Unbook: s.book.Unnote}
+	defer t.Close()
+	return p.Mirror(t, s.copies[i])
 }
 
 // disarm closes the session's tmpfs: no command's changes are in it any more.

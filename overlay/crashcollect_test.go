@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nsrun/nsrun/internal/strike"
 	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
@@ -74,6 +75,50 @@ func TestCollectStruck(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestCollectShut: a directory and a file that the command shut stay shut in the session, although a process that reads
+// the copy opens them for a moment, whenever it is killed.
+func TestCollectShut(t *testing.T) {
+	testenv.Leaks(t)
+	testenv.NeedUser(t) // root can read them as they are
+	for at := 1; ; at += testenv.Rounds(3, 1) {
+		s := createWith(t, EngineCopy, project(t, `echo a > f`))
+		up := filepath.Join(s.path, store.UpperName(0))
+		testenv.Tree(t, up, "d/", "d/in/", "d/in/g")
+		for _, name := range []string{"d/in/g", "d/in", "d"} {
+			if err := os.Chmod(filepath.Join(up, name), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Collect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_ = s.Close()
+		d := deed{State: filepath.Dir(s.Dir()), ID: s.ID(), Do: "collect", Plain: at%2 == 0}
+		r, out := d.strikeIt(t, strike.Plan{At: at})
+		again := reopen(t, s)
+		shut := 0
+		for c, err := range again.Changes() {
+			if err != nil {
+				t.Errorf("killed at %v: %v\n%s", r.Call, err, out)
+			}
+			if c.Mode.Perm() == 0 {
+				shut++
+			} else if c.Path != "g" {
+				t.Errorf("killed at %v: %v is %v", r.Call, c, c.Mode)
+			}
+		}
+		if shut != 3 {
+			t.Errorf("killed at %v: %d are shut\n%s", r.Call, shut, out)
+		}
+		if err := again.Remove(); err != nil {
+			t.Error(err)
+		}
+		if r.Call.Name == "" {
+			break
 		}
 	}
 }

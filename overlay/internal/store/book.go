@@ -96,7 +96,8 @@ func (b *Book) unlist() error {
 const BookName = "doors"
 
 type BookEntry struct {
-	Upper bool   `json:"upper,omitempty"` // of the session's own directory, not of the project's
+	Upper bool   `json:"upper,omitempty"` // of the root's part of the session, not of the project
+	Own   bool   `json:"own,omitempty"`   // of nothing but the session: Path is relative to its directory
 	Root  int    `json:"root"`
 	Path  Text   `json:"path"`
 	Ino   uint64 `json:"ino"`
@@ -136,7 +137,7 @@ func (b *Book) Note(e BookEntry) error {
 	}
 	// A power failure must not keep the new mode and lose the old one.
 	steps := []func() error{f.Fsync, func() error { return b.Dir.FlushDir(".") }}
-	if !e.Upper {
+	if !e.Upper && !e.Own {
 		steps = append(steps, b.Flush)
 	}
 	if err := tree.InTurn(steps...); err != nil {
@@ -166,5 +167,12 @@ func (b *Book) Unnote(n int) {
 func (b *Book) Keeper(upper bool, root int) func(path string, ino uint64, mode uint32) error {
 	return func(path string, ino uint64, mode uint32) error {
 		return b.Note(BookEntry{Upper: upper, Root: root, Path: Text(path), Ino: ino, Mode: mode})
+	}
+}
+
+// OwnKeeper is Keeper for a tree in the session's directory, at dir.
+func (b *Book) OwnKeeper(dir string) func(path string, ino uint64, mode uint32) error {
+	return func(path string, ino uint64, mode uint32) error {
+		return b.Note(BookEntry{Own: true, Path: Text(tree.JoinPath(dir, path)), Ino: ino, Mode: mode})
 	}
 }

@@ -253,13 +253,11 @@ func (c *projectCopier) File(from Dir, name string, d *Handle, st Stat) error {
 	return finishOwn(to, st)
 }
 
-// Mirror finds the changes in a copy. It closes top.
-func (p *Packer) Mirror(top *Handle, rec Record) (*Node, error) {
-	t := &Real{H: top, Unlock: true}
-	defer t.Close()
+// Mirror finds the changes in the copy t.
+func (p *Packer) Mirror(t *Real, rec Record) (*Node, error) {
 	p.copy = true
 	n, err := &Node{Name: "."}, error(nil)
-	if n.Stat, err = top.Stat(); err != nil {
+	if n.Stat, err = t.H.Stat(); err != nil {
 		return nil, err
 	}
 	return n, p.compared(t, ".", n, rec)

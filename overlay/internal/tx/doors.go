@@ -230,23 +230,14 @@ func (s *Log) CloseDoors() error {
 		list = append(list, e)
 	}
 	var errs []error
-	for _, e := range slices.Backward(list) {
-		err := func() error {
-			var top *tree.Handle
-			var err error
-			if e.Upper {
-				top, err = s.Dir.Open(store.UpperName(e.Root), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
-			} else {
-				top, err = tree.OpenAbs(s.Roots[e.Root], unix.O_PATH|unix.O_DIRECTORY)
-			}
-			if err != nil {
-				return err
-			}
-			defer top.Close()
-			return restoreMode(top, string(e.Path), e.Ino, e.Mode, nil)
-		}()
+	for i, e := range slices.Backward(list) {
+		err := s.restore(e, list[:i])
 		if err != nil && err != unix.ENOENT && !tree.Swapped(err) {
-			errs = append(errs, &fs.PathError{Op: "restore mode of", Path: filepath.Join(s.Roots[e.Root], string(e.Path)), Err: err})
+			top := s.Roots[e.Root]
+			if e.Own {
+				top = s.Path
+			}
+			errs = append(errs, &fs.PathError{Op: "restore mode of", Path: filepath.Join(top, string(e.Path)), Err: err})
 		}
 	}
 	if len(errs) > 0 {
@@ -254,6 +245,37 @@ func (s *Log) CloseDoors() error {
 	}
 	s.noteClosed(list)
 	return s.Dir.Unlink(store.BookName, 0)
+}
+
+// restore restores the mode of an entry; before are the entries before it. If a directory above it has its own mode
+// again, that may keep the caller out: the entries before have it, too, and are restored later.
+func (s *Log) restore(e store.BookEntry, before []store.BookEntry) error {
+	var top *tree.Handle
+	var err error
+	switch {
+	case e.Own:
+		top, err = s.Dir.Open(".", unix.O_PATH|unix.O_DIRECTORY)
+	case e.Upper:
+		top, err = s.Dir.Open(store.UpperName(e.Root), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	default:
+		top, err = tree.OpenAbs(s.Roots[e.Root], unix.O_PATH|unix.O_DIRECTORY)
+	}
+	if err != nil {
+		return err
+	}
+	defer top.Close()
+	if err = restoreMode(top, string(e.Path), e.Ino, e.Mode, nil); err != unix.EACCES {
+		return err
+	}
+	for _, above := range before {
+		if above.Own == e.Own && above.Upper == e.Upper && above.Root == e.Root && above.Path != e.Path && tree.Under(string(e.Path), string(above.Path)) {
+			err := restoreMode(top, string(above.Path), above.Ino, above.Mode|0o700, nil)
+			if err != nil && err != unix.ENOENT && !tree.Swapped(err) {
+				return err
+			}
+		}
+	}
+	return restoreMode(top, string(e.Path), e.Ino, e.Mode, nil)
 }
 
 // noteClosed notes the ctimes of directories that were only opened and closed. Without that, the next commit would take
@@ -264,7 +286,7 @@ func (s *Log) noteClosed(list []store.BookEntry) {
 	l.Load(&m)
 	noted := false
 	for _, e := range list {
-		if e.Upper || e.Ctime == 0 {
+		if e.Upper || e.Own || e.Ctime == 0 {
 			continue
 		}
 		at := store.Place{Root: e.Root, Path: string(e.Path)}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -70,5 +71,54 @@ func TestFollow(t *testing.T) {
 	}
 	if list.Before(store.Place{Root: 1, Path: "d"}, first) != first {
 		t.Error("another one")
+	}
+}
+
+// TestCloseDoorsInside: the modes of what is in a session and in a project are restored, also where a directory above
+// has its own mode again, which keeps its owner out.
+func TestCloseDoorsInside(t *testing.T) {
+	testenv.NeedUser(t) // nothing keeps root out
+	dir := testenv.Dir(t)
+	testenv.Tree(t, dir, "session/tx/1/copies/1/in/", "session/tx/1/copies/1/in/f", "project/d/", "project/d/in/", "project/d/in/f", "state/")
+	open := func(name string) *tree.Handle {
+		h, err := tree.OpenAbs(filepath.Join(dir, name), unix.O_RDONLY|unix.O_DIRECTORY)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { h.Close() })
+		return h
+	}
+	session := open("session")
+	s := &Log{Dir: session, Roots: []string{filepath.Join(dir, "project")}, Path: filepath.Join(dir, "session"), Book: &store.Book{State: open("state"), Dir: session, ID: "s"}}
+	var all []string
+	for top, note := range map[string]func(path string, ino uint64, mode uint32) error{
+		"project/d": s.Book.Keeper(false, 0), "session/tx/1/copies/1": s.Book.OwnKeeper("."),
+	} {
+		_, below, _ := strings.Cut(top, "/")
+		for _, name := range []string{"", "/in", "/in/f"} {
+			var st unix.Stat_t
+			path := filepath.Join(dir, top+name)
+			if err := unix.Lstat(path, &st); err != nil {
+				t.Fatal(err)
+			}
+			if err := note(below+name, st.Ino, 0); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, path)
+		}
+		if err := os.Chmod(filepath.Join(dir, top), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Meta = func() *store.Meta { return new(store.Meta) }
+	if err := s.CloseDoors(); err != nil {
+		t.Error(err)
+	}
+	for _, path := range all { // those above come first
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil || st.Mode&0o777 != 0 {
+			t.Errorf("%s: %v, mode %o", path, err, st.Mode)
+		}
+		_ = os.Chmod(path, 0o700)
 	}
 }

@@ -54,14 +54,14 @@ func (t *Tx) own(k int, st *tree.Handle, name string) (bool, error) {
 	if n.New.Ino == 0 || spared && name != spare(number) {
 		return false, nil
 	}
-	return t.pristine(st, name, m)
+	return t.pristine(t.stageTree(k, st), name, m)
 }
 
 // pristine reports whether the object name of a stage, and everything in it, is what the transaction made for a move.
 // Something may be missing, because removing a stage may have been interrupted.
-func (t *Tx) pristine(st *tree.Handle, name string, m Move) (bool, error) {
+func (t *Tx) pristine(stage *tree.Real, name string, m Move) (bool, error) {
 	top := t.Journal.Nodes[m.First]
-	now, err := st.Lstat(name)
+	now, err := stage.H.Lstat(name)
 	if err != nil || !t.made(top.New, now) {
 		return false, err
 	}
@@ -73,8 +73,7 @@ func (t *Tx) pristine(st *tree.Handle, name string, m Move) (bool, error) {
 		made[name+strings.TrimPrefix(string(n.Path), string(top.Path))] = n.New
 	}
 	same := true
-	staged := &tree.Real{H: st, Unlock: true} // in nsrun's own directory, where modes may be changed
-	_, err = tree.WalkBelow(staged, name, func(f tree.Found) bool {
+	_, err = tree.WalkBelow(stage, name, func(f tree.Found) bool {
 		id, ok := made[f.Path]
 		same = ok && t.made(id, f.Stat)
 		return same

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"io/fs"
 	"path/filepath"
+	"strconv"
 
 	"github.com/nsrun/nsrun/overlay/internal/store"
 	"github.com/nsrun/nsrun/overlay/internal/tree"
@@ -32,6 +33,25 @@ func (t *Tx) reader(root int) *tree.Real {
 		Changed: func(path string, before tree.Stat, h *tree.Handle) {
 			t.Doors.CTimes.Follow(store.Place{Root: root, Path: path}, before, h)
 		}}
+}
+
+// ownTree is a directory of the transaction, whose content is unlocked for reading.
+func (t *Tx) ownTree(h *tree.Handle, name string) *tree.Real {
+	dir := tree.JoinPath(tree.JoinPath(Name, strconv.Itoa(t.N)), name)
+	return &tree.Real{H: h, Unlock: true, Book: t.s.Book.OwnKeeper(dir), Unbook: t.s.Book.Unnote}
+}
+
+// stageTree is the k-th stage, whose content is unlocked for reading; 0 is Objects.
+func (t *Tx) stageTree(k int, h *tree.Handle) *tree.Real {
+	own := t.ownTree(h, ObjectsName)
+	if k > 0 {
+		st := t.staged[k-1]
+		at := tree.JoinPath(string(st.Dir), st.Name)
+		own.Book = func(path string, ino uint64, mode uint32) error {
+			return t.s.Book.Note(store.BookEntry{Root: st.Root, Path: store.Text(tree.JoinPath(at, path)), Ino: ino, Mode: mode})
+		}
+	}
+	return own
 }
 
 func (t *Tx) look(at store.Place) (tree.Stat, bool) {

@@ -183,7 +183,7 @@ func (t *Tx) bring(i int, m Move) error {
 		}
 		return nil // it is still in the project, or somebody removed it
 	}
-	own, err := t.pristine(t.Objects, obj, m)
+	own, err := t.pristine(t.stageTree(0, t.Objects), obj, m)
 	switch {
 	case err != nil:
 		return err
@@ -204,7 +204,7 @@ func (t *Tx) bringCopy(m Move, obj string, d *tree.Handle, name string) error {
 	if err := tree.RemoveTree(t.Objects, obj+suffix); err != nil {
 		return err
 	}
-	src := &tree.Real{H: t.Objects, Unlock: true}
+	src := t.stageTree(0, t.Objects)
 	k := tree.Copier{Ctx: context.Background(), Lax: true, Special: tree.IsRoot()}
 	defer k.Close()
 	for _, n := range t.Journal.Nodes[m.First:m.End] {

@@ -242,7 +242,7 @@ func (t *Tx) Restage(ctx context.Context) error {
 	if err != nil && err != unix.ENOENT {
 		return &fs.PathError{Op: "undo", Path: t.s.Path, Err: err}
 	}
-	src := &tree.Real{H: copies, Unlock: true}
+	src := t.ownTree(copies, copiesName)
 	defer src.Close()
 	apart, err := t.subvolumes()
 	if err != nil {
