@@ -473,6 +473,32 @@ ls; ls -A . d | grep nsrun; stat -c %h d/a1; true`})
 	}
 }
 
+// TestRenamedLinks: names of one old file that lie in a directory which is renamed stay names of one file.
+func TestRenamedLinks(t *testing.T) {
+	need(t, features.Overlay) // a copy has two files, where the project has two names of one
+	testenv.Leaks(t, nsexec.Shutdown)
+	dir := place(t, "d/s/", "d/a1: text\n", "d/b1: text\n", "e/")
+	p := filepath.Join(dir, "p")
+	for from, to := range map[string]string{"d/a1": "d/s/a2", "d/b1": "d/b2"} {
+		if err := os.Link(filepath.Join(p, from), filepath.Join(p, to)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := runner(t, nsrun.Config{Project: p, After: nsrun.Commit})
+	got := output(t, r, nsrun.Request{Command: `mv d n && mv n e/m && echo new >>e/m/a1 || exit
+cat e/m/s/a2 e/m/b2; stat -c %h e/m/a1 e/m/s/a2 e/m/b1 e/m/b2; ls -A . e | grep nsrun; true`})
+	if want := "text\nnew\ntext\n2\n2\n2\n2\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for a, b := range map[string]string{"e/m/a1": "e/m/s/a2", "e/m/b1": "e/m/b2"} {
+		one, err := os.Lstat(filepath.Join(p, a))
+		two, err2 := os.Lstat(filepath.Join(p, b))
+		if err != nil || err2 != nil || !os.SameFile(one, two) {
+			t.Errorf("committed: %s and %s: %v, %v", a, b, err, err2)
+		}
+	}
+}
+
 // TestLinkedOthers: links are right for symbolic links and FIFOs, and if ln(1) would follow a link (-L) but there is
 // none.
 func TestLinkedOthers(t *testing.T) {

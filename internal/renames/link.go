@@ -142,13 +142,7 @@ func (m *move) add(old bool) error {
 
 // hold opens the old name, if it is still a name of the file that was linked.
 func (m *move) hold(before *unix.Statx_t) (file sys.FD, ok bool) {
-	const how = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
-	n, err := sys.Openat2(int(m.from.dir), m.from.name, unix.O_PATH|unix.O_NOFOLLOW, 0, how)
-	if err != nil {
-		return sys.None, false
-	}
-	file = sys.FD(n)
-	st, err := statOf(file)
+	file, st, err := m.from.openPath()
 	if err == nil && !sameFile(&st, before) { // the number of a file with several names has changed
 		var to unix.Statx_t
 		if to, err = m.to.stat(); err == nil && !linked(&st, &to) {
@@ -160,6 +154,27 @@ func (m *move) hold(before *unix.Statx_t) (file sys.FD, ok bool) {
 		return sys.None, false
 	}
 	return file, true
+}
+
+// hold opens a name, if it is still a name of a file.
+func (p place) hold(of *unix.Statx_t) (file sys.FD, ok bool) {
+	file, st, err := p.openPath()
+	if err == nil && sameFile(&st, of) {
+		return file, true
+	}
+	file.Close()
+	return sys.None, false
+}
+
+// openPath opens a name, without rights to read or write, and returns its stat.
+func (p place) openPath() (file sys.FD, st unix.Statx_t, err error) {
+	const how = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
+	n, err := sys.Openat2(int(p.dir), p.name, unix.O_PATH|unix.O_NOFOLLOW, 0, how)
+	if err != nil {
+		return sys.None, st, err
+	}
+	st, err = statOf(sys.FD(n))
+	return sys.FD(n), st, err
 }
 
 // join makes the old name a link to the new one. If that fails, for example in a read-only directory, the new link

@@ -267,14 +267,20 @@ func (t *tree) clear(old, fresh sys.FD, st *unix.Statx_t, depth int) {
 
 // remove removes the old name of a file that has a new one. With a nil file, somebody has put something else at the old
 // name, and that gets the new name. Others can change the old name at any moment, so it is first moved aside, and
-// checked there.
+// checked there. If the file has several names, the overlay may copy it only then, and give it another inode number: an
+// open descriptor shows the number that it has.
 func (t *tree) remove(p, to place, file *unix.Statx_t) {
 	aside := place{t.aside, p.name}
+	is := func() bool { return file != nil && aside.is(file) }
+	if file != nil && file.Nlink > 1 {
+		held, ok := p.hold(file)
+		defer held.Close()
+		is = func() bool { return ok && aside.isOf(held) }
+	}
 	if rename(p, aside, unix.RENAME_NOREPLACE) != nil {
 		return
 	}
-	now, err := aside.stat()
-	if err == nil && file != nil && sameFile(&now, file) || t.supersede(aside, to) {
+	if is() || t.supersede(aside, to) {
 		_ = aside.unlink()
 		return
 	}
