@@ -473,24 +473,31 @@ ls; ls -A . d | grep nsrun; stat -c %h d/a1; true`})
 	}
 }
 
-// TestRenamedLinks: names of one old file that lie in a directory which is renamed stay names of one file.
+// TestRenamedLinks: names of one old file that lie in directories which are renamed stay names of one file, unless the
+// first one was written to meanwhile.
 func TestRenamedLinks(t *testing.T) {
 	need(t, features.Overlay) // a copy has two files, where the project has two names of one
 	testenv.Leaks(t, nsexec.Shutdown)
-	dir := place(t, "d/s/", "d/a1: text\n", "d/b1: text\n", "e/")
+	dir := place(t, "d/s/", "d/a1: text\n", "d/b1: text\n", "e/", "f/", "g/")
 	p := filepath.Join(dir, "p")
 	for from, to := range map[string]string{"d/a1": "d/s/a2", "d/b1": "d/b2"} {
 		if err := os.Link(filepath.Join(p, from), filepath.Join(p, to)); err != nil {
 			t.Fatal(err)
 		}
 	}
+	for _, name := range []string{"f/b3", "g/b4", "b5", "b6"} {
+		if err := os.Link(filepath.Join(p, "d/b1"), filepath.Join(p, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	r := runner(t, nsrun.Config{Project: p, After: nsrun.Commit})
-	got := output(t, r, nsrun.Request{Command: `mv d n && mv n e/m && echo new >>e/m/a1 || exit
-cat e/m/s/a2 e/m/b2; stat -c %h e/m/a1 e/m/s/a2 e/m/b1 e/m/b2; ls -A . e | grep nsrun; true`})
-	if want := "text\nnew\ntext\n2\n2\n2\n2\n"; got != want {
+	got := output(t, r, nsrun.Request{Command: `mv d n && mv f e/f && mv b5 e && mv n e/m && echo new >>e/m/a1 || exit
+for b in m/b1 f/b3 b5; do test e/$b -ef e/m/b2 || echo e/$b is another file; done; echo new >>e/b5; mv g e/g; mv b6 e
+cat e/m/s/a2 e/m/b2 e/g/b4 e/b6; stat -c %h e/m/a1 e/m/s/a2 e/m/b2; ls -A . e | grep nsrun; true`})
+	if want := "text\nnew\ntext\nnew\ntext\ntext\n2\n2\n4\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	for a, b := range map[string]string{"e/m/a1": "e/m/s/a2", "e/m/b1": "e/m/b2"} {
+	for a, b := range map[string]string{"e/m/a1": "e/m/s/a2", "e/m/b1": "e/m/b2", "e/f/b3": "e/m/b2", "e/b5": "e/m/b2", "e/g/b4": "e/b6"} {
 		one, err := os.Lstat(filepath.Join(p, a))
 		two, err2 := os.Lstat(filepath.Join(p, b))
 		if err != nil || err2 != nil || !os.SameFile(one, two) {

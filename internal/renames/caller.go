@@ -53,6 +53,15 @@ func (s *caller) close() {
 	}
 }
 
+// keep returns a caller with the same root, for as long as a directory is carried over. It is nil without a descriptor.
+func (s *caller) keep() *caller {
+	fd, err := unix.FcntlInt(uintptr(s.root), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	return &caller{pid: s.pid, root: sys.FD(fd)}
+}
+
 // How names are looked up: never through the links that /proc has for a process.
 const (
 	inRoot  = unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS

@@ -10,7 +10,7 @@ import (
 
 // copies are copies of files that have several names in a lower layer. The overlay makes a separate copy for each name.
 // But links to two of these names must be links to one file, as after cp(1) -al of a tree with links. So must two of
-// these names when both were moved.
+// these names when both were moved, each by itself or with its directory.
 type copies struct {
 	mu    sync.Mutex
 	known map[number]madeCopy
@@ -34,9 +34,9 @@ type madeCopy struct {
 }
 
 // add remembers that a file was copied to a name.
-func (c *copies) add(of *unix.Statx_t, s *caller, p place) {
+func (c *copies) add(of number, s *caller, p place) {
 	st, err := p.stat()
-	if err != nil {
+	if err != nil || numberOf(&st) == of {
 		return
 	}
 	dir, err := s.nameOf(p.dir)
@@ -49,7 +49,7 @@ func (c *copies) add(of *unix.Statx_t, s *caller, p place) {
 		c.known = make(map[number]madeCopy)
 	}
 	if len(c.known) < maxCopies {
-		c.known[numberOf(of)] = madeCopy{numberOf(&st), dir, p.name}
+		c.known[of] = madeCopy{numberOf(&st), dir, p.name}
 	}
 }
 
@@ -101,11 +101,4 @@ func (m *move) unite(before *unix.Statx_t, s *caller, c *copies) {
 		file.Close()
 	}
 	_ = beside.unlink()
-}
-
-// moved remembers where the copy is that the overlay has made of a file by moving it.
-func (c *copies) moved(before *unix.Statx_t, s *caller, to place) {
-	if now, err := to.stat(); err == nil && numberOf(&now) != numberOf(before) {
-		c.add(before, s, to)
-	}
 }

@@ -24,7 +24,7 @@
 //
 // The overlay copies a file of a lower layer that is moved. If it has several names, each of them would get a copy of
 // its own. So the thread remembers the first copy, and makes further names links to it before it moves them
-// (copies.go).
+// (copies.go). It does the same for files in a directory that is carried over.
 //
 // Links (link.go) of a file of a lower layer get another inode number than the file had. Both names get the new number,
 // so that programs see one file. git treats another number as an attack: for git, the new name gets the old number; if

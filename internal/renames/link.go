@@ -109,7 +109,7 @@ func (m *move) link(s *caller, of *Server, follow, git bool) error {
 	case !git && ok:
 		m.join(file)
 		if before.Nlink > 1 && !again {
-			of.copies.add(&before, s, m.to)
+			of.copies.add(numberOf(&before), s, m.to)
 		}
 		return nil
 	case !git: // somebody has replaced the old name

@@ -28,11 +28,16 @@ type move struct {
 	flags    uint32
 	waits    func() bool // whether the caller still waits
 	by       *rights     // the caller's; nil: this process's
+	seen     *caller     // whose paths copies has; nil: none
+	copies   *copies     // of linked files
 }
 
 func (m *move) close() {
 	m.from.dir.Close()
 	m.to.dir.Close()
+	if m.seen != nil {
+		m.seen.close()
+	}
 }
 
 // stat looks at a name. The kernel must tell whether that is the root of a mount (Linux 5.8).
@@ -99,7 +104,7 @@ func (m *move) rename(s *caller, c *copies) (file bool, err error) {
 	}
 	m.unite(&before, s, c)
 	if err = m.kernel(); err == nil {
-		c.moved(&before, s, m.to)
+		c.add(numberOf(&before), s, m.to)
 	}
 	return true, err
 }
@@ -215,6 +220,7 @@ func (m *move) shift(from, to place, flags uint32) error {
 		_ = made.rmdir()
 		return err
 	}
+	t.remember()
 	t.clear(old, fresh, &st, 0)
 	if err := from.rmdir(); err != nil && err != unix.ENOENT {
 		t.clear(old, fresh, &st, 0)

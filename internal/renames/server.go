@@ -250,6 +250,7 @@ func (s *caller) begin(l notify.Listener, c *call, of *Server) *move {
 		case err == nil:
 			l.Answer(c.id, 0)
 		case err == unix.EXDEV && !file && overlay:
+			m.seen, m.copies = s.keep(), &of.copies
 			return m
 		case err == unix.EBUSY: // the kernel says EXDEV first, where what is in the way lies in another mount
 			l.Answer(c.id, unix.EBUSY)

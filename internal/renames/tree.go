@@ -33,6 +33,13 @@ type tree struct {
 	aside sys.FD        // a directory for names that are about to be removed
 	links map[id]string // the first new path of each file with several names: an overlay copies a lower file for each name
 	made  map[id]bool   // the files in the new tree
+	first []firstName   // of those that links has, as far as later moves are to find them
+}
+
+// A firstName is the first new path of a file with several names.
+type firstName struct {
+	path string
+	of   number
 }
 
 // scan returns an error if a directory cannot be carried over, before anything is done: EBUSY if something is mounted
@@ -133,29 +140,63 @@ func (t *tree) link(p place, fresh sys.FD, st *unix.Statx_t, at string) error {
 	from := p
 	if st.Nlink > 1 {
 		if other, ok := t.links[key]; ok {
-			dir, err := sys.Openat2(int(t.root), path.Dir(other), asDir, 0, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_XDEV)
+			dir, err := t.dirOf(other)
 			if err != nil {
 				return err
 			}
-			from = place{sys.FD(dir), path.Base(other)}
+			from = place{dir, path.Base(other)}
 			defer from.dir.Close()
 		} else {
 			t.links[key] = path.Join(at, p.name)
+			if t.move.seen != nil && t.move.copies.link(st, t.move.seen, place{fresh, p.name}) {
+				return t.add(fresh, p.name)
+			}
+			if len(t.first) < maxCopies {
+				t.first = append(t.first, firstName{t.links[key], numberOf(st)})
+			}
 		}
 	}
 	switch err := unix.Linkat(int(from.dir), from.name, int(fresh), p.name, 0); err {
 	case nil:
-		made, err := place{fresh, p.name}.stat()
-		if err == nil {
-			t.made[idOf(&made)] = true
-		}
-		return err
+		return t.add(fresh, p.name)
 	case unix.ENOENT: // somebody has removed it
 		return nil
 	case unix.ENOSPC, unix.EDQUOT, unix.EIO, unix.ENOMEM, unix.EROFS:
 		return err
 	default: // the caller may not, or the overlay cannot copy it
 		return errLeave
+	}
+}
+
+// add notes that a file is in the new tree.
+func (t *tree) add(fresh sys.FD, name string) error {
+	st, err := place{fresh, name}.stat()
+	if err == nil {
+		t.made[idOf(&st)] = true
+	}
+	return err
+}
+
+// dirOf opens the directory of a path in the new tree.
+func (t *tree) dirOf(name string) (sys.FD, error) {
+	dir, err := sys.Openat2(int(t.root), path.Dir(name), asDir, 0, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_XDEV)
+	if err != nil {
+		return sys.None, err
+	}
+	return sys.FD(dir), nil
+}
+
+// remember notes where copies of files with several names are, once the new tree is in place: other names of these
+// files can be moved or linked later.
+func (t *tree) remember() {
+	if t.move.seen == nil {
+		return
+	}
+	for _, f := range t.first {
+		if dir, err := t.dirOf(f.path); err == nil {
+			t.move.copies.add(f.of, t.move.seen, place{dir, path.Base(f.path)})
+			dir.Close()
+		}
 	}
 }
 

@@ -36,4 +36,8 @@ X`, then: "ls -R; cat d/b d/m/x"},
 		then: "git -C r fsck; git -C r status --porcelain; git -C m log --format=%s; git -C m status --porcelain"},
 	{name: "make with a directory as its stamp", needs: "make", setup: `mkdir deps; echo 1 >deps/a; touch -d @99 deps deps/a; echo a >list; touch -d @200 list; printf 'all: deps\n\t@echo built\ndeps: list\n\t@echo install; cat deps/a >/dev/null; touch $@\n' >Makefile`,
 		run: "make; make", then: "make; [ deps -nt list ] && echo newer"},
+	{name: "directories with names of one old file are renamed", setup: "mkdir -p a/s b c; echo 1 >a/f; ln a/f a/s/g; ln a/f b/h; ln a/f i; echo 2 >c/k; ln c/k c/l; chmod 555 a/s",
+		run: "mv a x; mv b y; mv i y; mv c z; mv z c2; find . -samefile x/f | sort; stat -c '%n %h' c2/*; echo n >>c2/k; cat c2/l; cp -al x w; rm -rf y; find w x -samefile w/f | sort", then: "find . -samefile x/f | sort; stat -c '%n %h' c2/k w/f; chmod 755 x/s w/s"},
+	{name: "tar, rsync and mv of trees with links", needs: "rsync", setup: "mkdir -p t/d r; echo 1 >t/f; ln t/f t/g; ln t/f t/d/h; cp -a t r/t",
+		run: "mv t u; tar -cf a.tar u; tar -tvf a.tar | grep -c 'link to'; rsync -aH u/ r/u/; mv r s; stat -c '%n %h' s/*/f; rsync -aHin u/ s/t/; rm a.tar", then: "stat -c '%n %h' u/* s/*/f"},
 }
