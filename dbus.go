@@ -34,12 +34,7 @@ const busTime = 20 * time.Second
 
 // openBus starts the proxy of the session bus.
 func (x *Execution) openBus(run bool, suspect func(dir string) bool) error {
-	var names []string
-	for _, text := range x.runner.config.AllowUnix {
-		if v, _, err := service.Parse(text); err == nil && v.Name == service.DBus {
-			names = append(names, v.Arg)
-		}
-	}
+	names := x.allowedOf(service.DBus)
 	if names == nil {
 		return nil
 	}

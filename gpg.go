@@ -33,12 +33,7 @@ type gpgKeys struct {
 // openGPG makes the proxy of the gpg-agent, and a GNUPGHOME with only the public halves of the keys.
 func (x *Execution) openGPG(run bool, suspect func(dir string) bool) error {
 	s := &x.services
-	var names []string
-	for _, text := range x.runner.config.AllowUnix {
-		if v, _, err := service.Parse(text); err == nil && v.Name == service.GPGAgent {
-			names = append(names, v.Arg)
-		}
-	}
+	names := x.allowedOf(service.GPGAgent)
 	if names == nil {
 		return nil
 	}

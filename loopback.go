@@ -48,7 +48,7 @@ func (t *refusalTable) servers(lower []byte) {
 	}
 	// This is what curl says of unix sockets, too.
 	if bytes.Contains(lower, []byte("couldn't connect to server")) && strings.Contains(strings.Join(t.args, " "), "--unix-socket") {
-		t.guesses[4].add(t, t.socket)
+		t.guesses.socket.add(t, t.socket)
 	}
 	list := loopbackIn(string(lower))
 	if len(list) == 0 && !t.argsAsked { // once is enough

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -122,9 +121,7 @@ func (t *refusalTable) setsID(lower []byte) bool {
 		return false
 	}
 	for _, name := range wordsIn(string(t.now)) {
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(t.dir, name)
-		}
+		name = t.inDir(name)
 		var st unix.Stat_t
 		if t.looked++; t.looked < mostLooks && name != t.dir && unix.Lstat(name, &st) == nil {
 			return os.Geteuid() == 0 || int(st.Uid) == os.Geteuid()

@@ -172,23 +172,21 @@ func (x *Execution) program() string {
 	return name
 }
 
+// limitedCalls are the system calls that fail when a limit is reached.
+var limitedCalls = map[limits.Name]string{limits.PIDs: "clone", limits.FileSize: "write", limits.OpenFiles: "open"}
+
 // limitRefusals adds the limits that ended the command, and those of processes and file sizes if they were reached.
 func (x *Execution) limitRefusals(t *refusalTable) {
 	x.heardLimits()
 	name := x.result.SignalName()
 	for _, l := range x.result.Limits {
 		r := Refusal{Kind: RefusedSignal, Op: name, Target: l.Name, Rule: limitRule, Why: limits.HitText(limits.Name(l.Name), l.Value, false), Flag: limits.Name(l.Name).Twice(l.Value), Count: 1}
+		call := limitedCalls[limits.Name(l.Name)]
 		switch {
 		case l.Killed && name != "":
 			t.add(r)
-		case l.Hit && l.Name == string(limits.PIDs) && x.failed():
-			r.Kind, r.Op, r.Target = RefusedSyscall, string(RefusedSyscall), "clone"
-			t.add(r)
-		case l.Hit && l.Name == string(limits.FileSize) && x.failed():
-			r.Kind, r.Op, r.Target = RefusedSyscall, string(RefusedSyscall), "write"
-			t.add(r)
-		case l.Hit && l.Name == string(limits.OpenFiles) && x.failed():
-			r.Kind, r.Op, r.Target = RefusedSyscall, string(RefusedSyscall), "open"
+		case l.Hit && call != "" && x.failed():
+			r.Kind, r.Op, r.Target = RefusedSyscall, string(RefusedSyscall), call
 			t.add(r)
 		}
 	}
@@ -236,7 +234,7 @@ type refusalTable struct {
 	dir      string     // the working directory
 	args     []string   // the command line
 	words    []string   // of args: those that can be paths, absolute and clean
-	guesses  [7]guess   // for messages that name no path: of databases, what is removed, others, two mounts, sockets, outputs, and new databases
+	guesses  guesses    // for messages that name no path
 	names    int        // that may still be looked at
 	looked   int        // how many words were looked for
 	last     []byte     // the line before the one that is looked at
@@ -349,11 +347,11 @@ func (t *refusalTable) message(line, lower []byte) {
 		}
 		switch string(m.text) {
 		case readOnlyDatabase:
-			t.guesses[0].add(t, t.database)
+			t.guesses.database.add(t, t.database)
 		case cannotPush:
 			t.pushes = true
 		case cannotWrite:
-			t.guesses[5].add(t, t.output)
+			t.guesses.output.add(t, t.output)
 		default:
 			t.about(before, behind, m.err)
 		}
@@ -368,14 +366,14 @@ func (t *refusalTable) about(before, behind string, err unix.Errno) {
 	case found:
 	case err == unix.EACCES && !t.landlock:
 		if !t.exists(before) && !t.exists(behind) {
-			t.guesses[4].add(t, t.socket)
+			t.guesses.socket.add(t, t.socket)
 		}
 	case t.landlock && err == unix.EACCES: // Landlock has one error
 		_ = t.line(before, behind, unix.ENOENT) || t.line(before, behind, unix.EROFS)
 	case err == unix.EROFS && (removes(before) || !changes(before) && t.removing(behind)):
-		t.guesses[1].add(t, t.removed)
+		t.guesses.removed.add(t, t.removed)
 	case err == unix.EROFS:
-		t.guesses[2].add(t, t.written)
+		t.guesses.written.add(t, t.written)
 	case strings.TrimPrefix(strings.TrimSpace(behind), "or directory") == "" && len(namesIn(before)) == 0:
 		t.nameless = err // 7-Zip names it in the next line
 	}
@@ -394,16 +392,21 @@ func (t *refusalTable) program(message []byte) {
 	}
 }
 
+// inDir is the path that a name means in the working directory.
+func (t *refusalTable) inDir(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(t.dir, name)
+}
+
 // paths are the words of the command line that can be paths, absolute and clean.
 func (t *refusalTable) paths() []string {
 	if t.words == nil {
 		t.words = []string{}
 		list := namesIn(strings.Join(t.args, " "))
 		for _, name := range list[:min(len(list), mostWords)] {
-			if !filepath.IsAbs(name) {
-				name = filepath.Join(t.dir, name)
-			}
-			t.words = append(t.words, filepath.Clean(name))
+			t.words = append(t.words, filepath.Clean(t.inDir(name)))
 		}
 	}
 	return t.words

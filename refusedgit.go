@@ -29,9 +29,7 @@ func (t *refusalTable) pushed(line string) {
 	if u, err := url.Parse(name); err == nil && u.Scheme == "file" {
 		name = u.Path
 	}
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(t.dir, name)
-	}
+	name = t.inDir(name)
 	if t.names--; t.names >= 0 && host.IsDir(name) {
 		t.addPath(gitDirectory(name), unix.EROFS, RefusedWrite)
 	}
@@ -89,10 +87,7 @@ func (t *refusalTable) output() (r Refusal, ok bool) {
 		default:
 			continue
 		}
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(t.dir, name)
-		}
-		if r, ok = refusedPath(t.box, name, unix.EROFS, RefusedWrite); ok {
+		if r, ok = refusedPath(t.box, t.inDir(name), unix.EROFS, RefusedWrite); ok {
 			break
 		}
 	}

@@ -35,7 +35,7 @@ func (t *refusalTable) plain(line string, lower []byte) {
 		return
 	}
 	if strings.Contains(text, "unable to open database file") && !strings.Contains(line, "/") {
-		t.guesses[6].add(t, t.newDatabase)
+		t.guesses.newDatabase.add(t, t.newDatabase)
 		return
 	}
 	for _, name := range slices.Backward(wordsIn(line)) {
@@ -118,10 +118,7 @@ func (t *refusalTable) isScript(name string) bool {
 		case interpreters().MatchString(filepath.Base(word)):
 			runs = true
 		case runs && !strings.HasPrefix(word, "-"):
-			if !filepath.IsAbs(word) {
-				word = filepath.Join(t.dir, word)
-			}
-			if filepath.Clean(word) == name {
+			if filepath.Clean(t.inDir(word)) == name {
 				return true
 			}
 			runs = false

@@ -130,7 +130,7 @@ func TestRefusedSilently(t *testing.T) {
 	for _, q := range []struct{ command, flag string }{
 		{"test -e $D/hidden/f", "--ro $D/hidden/f"}, {"test -f $D/hidden/f", "--ro $D/hidden/f"}, {"[ -e $D/hidden/f ]", "--ro $D/hidden/f"},
 		{"readlink -e $D/hidden/f", "--ro $D/hidden/f"}, {"test -e $D/none", ""}, {"test -d $D/hidden/f", ""}, {"test -f $D/hidden", ""}, {"readlink $D/hidden/f", ""},
-		{"test -e $D/ro/none", ""}, {"cmp -s t.tar $D/ro/f", ""}, {"test -e $D/hidden/f; false", ""}, {"test $D/hidden/f = a", ""}, {"test -e $D/hidden/f 2>/dev/null", ""},
+		{"test -f ../host/hidden", ""}, {"test -e $D/ro/none", ""}, {"cmp -s t.tar $D/ro/f", ""}, {"test -e $D/hidden/f; false", ""}, {"test $D/hidden/f = a", ""}, {"test -e $D/hidden/f 2>/dev/null", ""},
 	} {
 		for _, through := range [...]bool{true, false} {
 			command := strings.ReplaceAll(q.command, "$D", dir)

@@ -31,7 +31,7 @@ func (t *refusalTable) silent(status int) {
 	case program == "curl" && status == 37, program == "php", program == "cmp", program == "file",
 		(program == "readlink" || program == "realpath") && slices.Contains(words, "-e"):
 		t.firstHidden(words[1:])
-	case program == "test" && len(words) == 3 && tests(words[1], words[2]), program == "[" && len(words) == 4 && tests(words[1], words[2]):
+	case (program == "test" && len(words) == 3 || program == "[" && len(words) == 4) && tests(words[1], t.inDir(words[2])):
 		t.firstHidden(words[2:3])
 	}
 }
@@ -56,10 +56,7 @@ func (t *refusalTable) firstHidden(words []string) {
 		if strings.HasPrefix(name, "-") {
 			continue
 		}
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(t.dir, name)
-		}
-		if t.names--; t.names < 0 || t.addPath(filepath.Clean(name), unix.ENOENT, RefusedRead) {
+		if t.names--; t.names < 0 || t.addPath(filepath.Clean(t.inDir(name)), unix.ENOENT, RefusedRead) {
 			return
 		}
 	}

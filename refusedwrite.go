@@ -81,7 +81,7 @@ func (t *refusalTable) across(line string) {
 	if before, behind, ok := strings.Cut(line, crossDevice); ok && !t.landlock {
 		from, to, ok := fromTo(before, behind)
 		if !ok {
-			t.guesses[3].add(t, t.leaving)
+			t.guesses.leaving.add(t, t.leaving)
 		} else if r, ok := t.between(from, to, !strings.Contains(before, "link")); ok {
 			t.add(r)
 		}
@@ -134,10 +134,7 @@ func fromTo(before, behind string) (from, to string, ok bool) {
 func (t *refusalTable) between(from, to string, renames bool) (r Refusal, ok bool) {
 	a := attempts.Attempt{Name: renames}
 	for i, dir := range [...]*string{&a.From, &a.Path} {
-		name := [...]string{from, to}[i]
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(t.dir, name)
-		}
+		name := t.inDir([...]string{from, to}[i])
 		real, on, unseen := look(t.box, filepath.Dir(filepath.Clean(name)))
 		p := t.box.Why(real, on)
 		if t.names--; t.names < 0 || unseen != "" || !p.Read && (p.Cause != plan.PrivateCause || p.At != real) {
@@ -182,6 +179,9 @@ func (r *Refusal) allowWith(with plan.Flag) {
 		r.Flag = with.Name + " " + escape.Command([]string{with.Path})
 	}
 }
+
+// guesses are what messages of different kinds are about.
+type guesses struct{ database, newDatabase, removed, written, leaving, socket, output guess }
 
 // A guess is what messages that name no path are about. It depends only on the command line, so it is made once.
 type guess struct {
@@ -242,9 +242,7 @@ func (t *refusalTable) socket() (r Refusal, ok bool) {
 // exists reports whether a word of a message is the name of something. Then the message is about that.
 func (t *refusalTable) exists(message string) bool {
 	return slices.ContainsFunc(wordsIn(message), func(name string) bool {
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(t.dir, name)
-		}
+		name = t.inDir(name)
 		t.looked++
 		return name != t.dir && t.looked < mostLooks && host.Exists(name)
 	})

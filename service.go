@@ -71,19 +71,22 @@ func (x *Execution) openServices(run bool, suspect func(dir string) bool) error 
 		s.ctx, s.stop = context.WithCancel(x.parent)
 		s.started, s.turn = make(chan struct{}), make(chan struct{}, 1)
 	}
-	if err := x.openHostSockets(run, suspect); err != nil {
-		return err
-	}
-	if err := x.openBus(run, suspect); err != nil {
-		return err
-	}
-	if err := x.openAgent(run, suspect); err != nil {
-		return err
-	}
-	if err := x.openGPG(run, suspect); err != nil {
-		return err
+	for _, open := range [...]func(run bool, suspect func(dir string) bool) error{x.openHostSockets, x.openBus, x.openAgent, x.openGPG} {
+		if err := open(run, suspect); err != nil {
+			return err
+		}
 	}
 	return x.openCredentials(suspect)
+}
+
+// allowedOf returns what Config.AllowUnix allows of a service, such as names on the bus.
+func (x *Execution) allowedOf(name string) (args []string) {
+	for _, text := range x.runner.config.AllowUnix {
+		if v, _, err := service.Parse(text); err == nil && v.Name == name {
+			args = append(args, v.Arg)
+		}
+	}
+	return args
 }
 
 // listen makes a socket for the command at target, and serves it; with explain it makes nothing.

@@ -269,10 +269,7 @@ func (x *Execution) startOnce() error {
 	x.confined()
 	x.later.Found(x.inPlace.found())
 	x.later.Begin(x.began)
-	if r, w := x.stdin[0], x.stdin[1]; r != nil {
-		_ = r.Close()
-		go x.feed(w)
-	}
+	x.beginFeed()
 	return nil
 }
 

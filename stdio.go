@@ -99,6 +99,14 @@ func (x *Execution) connect() error {
 	return nil
 }
 
+// beginFeed begins to feed a command that was started, if it has a pipe for its standard input.
+func (x *Execution) beginFeed() {
+	if r, w := x.stdin[0], x.stdin[1]; r != nil {
+		_ = r.Close()
+		go x.feed(w)
+	}
+}
+
 // feed copies to the command's standard input until either side has no more. An error of the reader is kept: the
 // command cannot tell it from the end of its input.
 func (x *Execution) feed(w *os.File) {

@@ -96,10 +96,7 @@ func (x *Execution) startUnsandboxed(why string) error {
 		}
 		return &nsexec.Error{Op: nsexec.StepExec, Path: x.args[0], Err: execErrno(err)}
 	}
-	if r, w := x.stdin[0], x.stdin[1]; r != nil {
-		_ = r.Close()
-		go x.feed(w)
-	}
+	x.beginFeed()
 	return nil
 }
 
