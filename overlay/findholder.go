@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,8 +20,18 @@ import (
 // The kernel does not say who holds a lock of an open file description (F_OFD_GETLK), because several processes can
 // have that open. But /proc/PID/fdinfo shows each lock with the descriptors that hold it (proc_pid_fdinfo(5)).
 
-// holder finds a process that has locked a part of the file which this commit needs. Zero: it finds none.
+// A command in a sandbox can have as many descriptors as it likes, and the kernel can have much to say of one. So the
+// search for a holder ends after holderSearch, and what is longer than the locks of a commit is not read to its end.
+const (
+	holderSearch = 5 * time.Second
+	holderText   = 64 << 10
+)
+
+// holder finds a process that has locked a part of the file which this commit needs. Zero: it finds none in time.
 func (t *turn) holder(ctx context.Context) (h Holder) {
+	ctx, cancel := context.WithTimeout(ctx, holderSearch)
+	defer cancel()
+	room := make([]byte, holderText)
 	st, err := t.f.Stat()
 	if err != nil {
 		return h
@@ -31,30 +42,45 @@ func (t *turn) holder(ctx context.Context) (h Holder) {
 			return h
 		}
 		pid, err := strconv.Atoi(d.Name())
-		if err == nil && t.heldBy(pid, st) {
+		if err == nil && t.heldBy(ctx, pid, st, room) {
 			return holderOf(pid)
 		}
 	}
 	return h
 }
 
-// heldBy reports whether a descriptor of the process holds a lock that this commit waits for.
-func (t *turn) heldBy(pid int, st tree.Stat) bool {
+// heldBy reports whether a descriptor of the process holds a lock that this commit waits for. It looks until ctx ends.
+func (t *turn) heldBy(ctx context.Context, pid int, st tree.Stat, room []byte) bool {
 	dir := "/proc/" + strconv.Itoa(pid)
-	fds, _ := os.ReadDir(dir + "/fdinfo")
-	for _, fd := range fds {
-		info, err := sys.ReadFile(dir+"/fdinfo/"+fd.Name(), make([]byte, 1024))
-		if err != nil {
-			continue
-		}
-		for line := range bytes.Lines(info) {
-			if !t.blocks(string(line), st.Ino) {
-				continue
+	n, err := sys.Openat2(unix.AT_FDCWD, dir+"/fdinfo", unix.O_RDONLY|unix.O_DIRECTORY, 0, 0)
+	if err != nil {
+		return false
+	}
+	fdinfo := sys.FD(n)
+	defer fdinfo.Close()
+	for names := range sys.EachName(n, make([]byte, 8<<10)) {
+		for _, name := range names {
+			if ctx.Err() != nil {
+				return false
 			}
-			var other unix.Stat_t // files of other file systems can have the same number
-			if unix.Stat(dir+"/fd/"+fd.Name(), &other) == nil && other.Dev == st.Dev && other.Ino == st.Ino {
+			if t.lockedBy(dir, name, st, room) {
 				return true
 			}
+		}
+	}
+	return false
+}
+
+// lockedBy is heldBy for one descriptor of a process.
+func (t *turn) lockedBy(process, name string, st tree.Stat, room []byte) bool {
+	info, _ := sys.Head(process+"/fdinfo/"+name, room)
+	for line := range bytes.Lines(info) {
+		if !t.blocks(string(line), st.Ino) {
+			continue
+		}
+		var other unix.Stat_t // files of other file systems can have the same number
+		if unix.Stat(process+"/fd/"+name, &other) == nil && other.Dev == st.Dev && other.Ino == st.Ino {
+			return true
 		}
 	}
 	return false

@@ -46,6 +46,18 @@ func TestHolder(t *testing.T) {
 	}
 	commit(holderOf(os.Getpid()))
 
+	// The search ends in the middle of a process's descriptors.
+	st, err := other.f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	room := make([]byte, holderText)
+	if !other.heldBy(t.Context(), os.Getpid(), st, room) || other.heldBy(ended, os.Getpid(), st, room) {
+		t.Error("a search that has ended finds the process, or one that has not ended does not")
+	}
+
 	// The open file, and with it the lock, becomes that of another process.
 	c := exec.Command("sleep", "1000")
 	c.ExtraFiles = []*os.File{os.NewFile(uintptr(dup(t, other)), "turns")}
