@@ -58,49 +58,53 @@ func (c *Cmd) StdinPipe() (io.WriteCloser, error) {
 	if err := c.pipeAllowed("Stdin", c.Stdin != nil); err != nil {
 		return nil, err
 	}
-	r, w, err := os.Pipe()
+	r, w, err := c.inPipe()
 	if err != nil {
 		return nil, err
 	}
 	c.Stdin = r
-	c.childFiles = append(c.childFiles, r)
-	c.parentFiles = append(c.parentFiles, w)
 	return w, nil
+}
+
+// inPipe makes a pipe to the command, whose end is r.
+func (c *Cmd) inPipe() (r, w *os.File, err error) {
+	if r, w, err = os.Pipe(); err == nil {
+		c.childFiles = append(c.childFiles, r)
+		c.parentFiles = append(c.parentFiles, w)
+	}
+	return r, w, err
 }
 
 // StdoutPipe returns a pipe from the command's standard output. Wait closes it, so read everything
 // before you call Wait.
 func (c *Cmd) StdoutPipe() (io.ReadCloser, error) {
-	if err := c.pipeAllowed("Stdout", c.Stdout != nil); err != nil {
-		return nil, err
-	}
-	r, w, err := c.outPipe()
-	if err == nil {
-		c.Stdout = w
-	}
-	return r, err
+	return c.pipeOf("Stdout", &c.Stdout)
 }
 
 // StderrPipe is like StdoutPipe, for standard error.
 func (c *Cmd) StderrPipe() (io.ReadCloser, error) {
-	if err := c.pipeAllowed("Stderr", c.Stderr != nil); err != nil {
+	return c.pipeOf("Stderr", &c.Stderr)
+}
+
+func (c *Cmd) pipeOf(what string, output *io.Writer) (io.ReadCloser, error) {
+	if err := c.pipeAllowed(what, *output != nil); err != nil {
 		return nil, err
 	}
 	r, w, err := c.outPipe()
-	if err == nil {
-		c.Stderr = w
+	if err != nil {
+		return nil, err
 	}
-	return r, err
+	*output = w
+	return r, nil
 }
 
-func (c *Cmd) outPipe() (io.ReadCloser, *os.File, error) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		return nil, nil, err
+// outPipe makes a pipe from the command, whose end is w.
+func (c *Cmd) outPipe() (r, w *os.File, err error) {
+	if r, w, err = os.Pipe(); err == nil {
+		c.childFiles = append(c.childFiles, w)
+		c.parentFiles = append(c.parentFiles, r)
 	}
-	c.childFiles = append(c.childFiles, w)
-	c.parentFiles = append(c.parentFiles, r)
-	return r, w, nil
+	return r, w, err
 }
 
 func (c *Cmd) pipeAllowed(what string, set bool) error {
@@ -162,12 +166,10 @@ func (c *Cmd) stdin() (*os.File, error) {
 	if f, ok := c.Stdin.(*os.File); ok {
 		return f, nil
 	}
-	r, w, err := os.Pipe()
+	r, w, err := c.inPipe()
 	if err != nil {
 		return nil, err
 	}
-	c.childFiles = append(c.childFiles, r)
-	c.parentFiles = append(c.parentFiles, w)
 	c.copies = append(c.copies, func() copied {
 		_, err := io.Copy(w, c.Stdin)
 		// A command need not read all of its input.
@@ -189,12 +191,10 @@ func (c *Cmd) writer(w io.Writer) (*os.File, error) {
 	if f, ok := w.(*os.File); ok {
 		return f, nil
 	}
-	pr, pw, err := os.Pipe()
+	pr, pw, err := c.outPipe()
 	if err != nil {
 		return nil, err
 	}
-	c.childFiles = append(c.childFiles, pw)
-	c.parentFiles = append(c.parentFiles, pr)
 	c.outputs = append(c.outputs, pr)
 	c.copies = append(c.copies, func() copied {
 		err := copyOutput(w, pr)
