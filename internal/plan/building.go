@@ -28,6 +28,11 @@ func (b *building) insert(at int, list ...mounts.Mount) {
 	b.from = slices.Insert(b.from, at, slices.Repeat([]Layer{b.at}, len(list))...)
 }
 
+// drop removes mount i.
+func (b *building) drop(i int) {
+	b.mounts, b.from = slices.Delete(b.mounts, i, i+1), slices.Delete(b.from, i, i+1)
+}
+
 func (b *building) note(kind NoticeKind, path, text string) {
 	b.notices = append(b.notices, Notice{kind, path, text})
 }

@@ -92,7 +92,7 @@ func (b *building) hideLater() {
 	over.Hide = slices.Compact(over.Hide)
 	b.keepModes(over)
 	if len(over.Hide)+len(over.Dirs)+len(over.Texts) == 0 && over.ReadOnly && !over.Temporary && !b.stacked(at) {
-		b.mounts, b.from = slices.Delete(b.mounts, at, at+1), slices.Delete(b.from, at, at+1)
+		b.drop(at)
 	}
 }
 
@@ -120,7 +120,7 @@ func (b *building) joinLayers() {
 		if b.stacked(i) && len(base.Hide)+len(base.Dirs)+len(base.Files)+len(base.Texts) == 0 {
 			over := &b.mounts[i+1]
 			over.Lower, over.Over = slices.Concat(over.Lower, base.Lower), false
-			b.mounts, b.from = slices.Delete(b.mounts, i, i+1), slices.Delete(b.from, i, i+1)
+			b.drop(i)
 		}
 	}
 }
@@ -181,7 +181,7 @@ func (b *building) hideInstead() {
 		}
 		b.absent = append(b.absent, Gone{m.Target, layer == OwnLayer})
 		b.mounts[g].Hide = append(b.mounts[g].Hide, strings.TrimPrefix(name, b.mounts[g].Target+"/"))
-		b.mounts, b.from = slices.Delete(b.mounts, i, i+1), slices.Delete(b.from, i, i+1)
+		b.drop(i)
 		i--
 	}
 }

@@ -80,7 +80,7 @@ func (b *building) belowFolders(dir string) int {
 		target, from := b.mounts[i].Target, b.from[i]
 		said := from == BuildLayer || from == PlaygroundLayer || from == RuleLayer || from == PathLayer
 		if said && paths.Inside(target, dir) && !paths.InAny(target, folders) {
-			b.mounts, b.from = slices.Delete(b.mounts, i, i+1), slices.Delete(b.from, i, i+1)
+			b.drop(i)
 		}
 	}
 	return at
@@ -92,7 +92,7 @@ func (b *building) dropWithin(dir string) {
 	for i := len(b.mounts) - 1; i >= 0; i-- {
 		m, from := &b.mounts[i], b.from[i]
 		if (from == RuleLayer || from == PathLayer) && m.Kind == mounts.KindBind && !m.ReadOnly && m.Target != dir && paths.Inside(m.Target, dir) {
-			b.mounts, b.from = slices.Delete(b.mounts, i, i+1), slices.Delete(b.from, i, i+1)
+			b.drop(i)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func strict(system mounts.Plan) mounts.Plan {
 func (b *building) closeRoot() {
 	for i, m := range slices.Backward(b.mounts) {
 		if m.Kind == mounts.KindBlock && !b.shows(m.Target, func(other int) bool { return other == 0 }) {
-			b.mounts, b.from = slices.Delete(b.mounts, i, i+1), slices.Delete(b.from, i, i+1)
+			b.drop(i)
 		}
 	}
 	b.at = HostLayer
