@@ -3,7 +3,6 @@
 package overlay
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -139,11 +138,7 @@ func (s *Session) emptyGone() error {
 // Remove discards the session, removes every trace of it, and closes it. It is for sessions that changed nothing, and
 // for removing old ones.
 func (s *Session) Remove() error {
-	s.work.Lock()
-	defer s.work.Unlock()
-	_ = s.unmounted.await(context.Background())
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lockUnmounted()()
 	gone, err := s.away()
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@
 package overlay
 
 import (
-	"context"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -54,11 +53,7 @@ func (s *Session) Scratch(dir string) (m mounts.Mount, err error) {
 // ClearScratch is like DropScratch, for a session that will be resumed: it keeps, until Close, what
 // the next command can use.
 func (s *Session) ClearScratch() (err error) {
-	s.work.Lock()
-	defer s.work.Unlock()
-	_ = s.unmounted.await(context.Background())
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lockUnmounted()()
 	if s.meta.Engine != store.Overlay {
 		return s.dropScratch()
 	}
@@ -77,11 +72,7 @@ func (s *Session) ClearScratch() (err error) {
 
 // DropScratch removes what was written to scratch overlays (see Scratch). None of them may be in use.
 func (s *Session) DropScratch() error {
-	s.work.Lock()
-	defer s.work.Unlock()
-	_ = s.unmounted.await(context.Background())
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lockUnmounted()()
 	return s.dropScratch()
 }
 

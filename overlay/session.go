@@ -175,15 +175,22 @@ func (u unmount) await(ctx context.Context) error {
 	}
 }
 
+// lockUnmounted waits until nothing has the session mounted, and keeps all other calls out until unlock is called.
+func (s *Session) lockUnmounted() (unlock func()) {
+	s.work.Lock()
+	_ = s.unmounted.await(context.Background())
+	s.mu.Lock()
+	return func() {
+		s.mu.Unlock()
+		s.work.Unlock()
+	}
+}
+
 // Close releases the session's lock and descriptors. Its changes stay, and are on disk when it returns; it can wait for
 // the disk as long as fsync(2). After an error they may not be on disk yet, see ErrUnsynced. Closing again does
 // nothing.
 func (s *Session) Close() (err error) {
-	s.work.Lock()
-	defer s.work.Unlock()
-	_ = s.unmounted.await(context.Background())
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.lockUnmounted()()
 	s.removeOwn()
 	err = s.sync()
 	s.release()
