@@ -185,17 +185,11 @@ func (d *differ) slide() []edit {
 		if i+1 < len(found) {
 			limitOld, limitNew = found[i+1].oldStart, found[i+1].newStart
 		}
-		switch {
-		case e.newStart == e.newEnd:
-			for e.oldEnd < limitOld && e.newEnd < limitNew && d.a[e.oldStart] == d.a[e.oldEnd] {
-				e.oldStart, e.oldEnd = e.oldStart+1, e.oldEnd+1
-				e.newStart, e.newEnd = e.newStart+1, e.newEnd+1
-			}
-		case e.oldStart == e.oldEnd:
-			for e.newEnd < limitNew && e.oldEnd < limitOld && d.b[e.newStart] == d.b[e.newEnd] {
-				e.oldStart, e.oldEnd = e.oldStart+1, e.oldEnd+1
-				e.newStart, e.newEnd = e.newStart+1, e.newEnd+1
-			}
+		deletes, adds := e.newStart == e.newEnd, e.oldStart == e.oldEnd
+		for e.oldEnd < limitOld && e.newEnd < limitNew &&
+			(deletes && d.a[e.oldStart] == d.a[e.oldEnd] || adds && d.b[e.newStart] == d.b[e.newEnd]) {
+			e.oldStart, e.oldEnd = e.oldStart+1, e.oldEnd+1
+			e.newStart, e.newEnd = e.newStart+1, e.newEnd+1
 		}
 		if n := len(out); n > 0 && out[n-1].oldEnd == e.oldStart && out[n-1].newEnd == e.newStart {
 			out[n-1].oldEnd, out[n-1].newEnd = e.oldEnd, e.newEnd
