@@ -435,21 +435,21 @@ func (w *recorder) list() {
 // Committed records that all or some changes of a session are now in the project. Files that the project no longer has
 // are marked as deleted, as long as there is a backup.
 func (r *Registry) Committed(ctx context.Context, session string, all bool, changes []Change) error {
-	state := StateCommitted
-	if !all {
-		state = StatePart
-	}
-	return r.settle(ctx, session, state, changes)
+	return r.settle(ctx, session, stateOf(StateCommitted, all), changes)
 }
 
 // Undone records that a commit of a session was undone: changes, or all that the session had committed, were removed
 // from the project again.
 func (r *Registry) Undone(ctx context.Context, session string, all bool, changes []Change) error {
-	state := StateKept
+	return r.settle(ctx, session, stateOf(StateKept, all), changes)
+}
+
+// stateOf is the state of a session after a step, or StatePart if the step was not about all changes.
+func stateOf(done string, all bool) string {
 	if !all {
-		state = StatePart
+		return StatePart
 	}
-	return r.settle(ctx, session, state, changes)
+	return done
 }
 
 // Discarded records that the changes of a session were discarded. Files that were registered because of them, and never
