@@ -106,13 +106,8 @@ func (c *call) again(to *sockaddr) syscall.Errno {
 		if e := plainly(func() syscall.Errno { return to.connect(int(c.old)) }); e != syscall.EAGAIN {
 			return e
 		}
-		switch {
-		case !c.l.Valid(c.id) || c.b.ending():
-			return answered
-		case timeout > 0 && time.Since(started) >= timeout:
-			return syscall.EAGAIN
-		case c.task.signalled():
-			return notify.Restart
+		if e := c.ended(timeout, started, syscall.EAGAIN); e != 0 {
+			return e
 		}
 	}
 }

@@ -89,15 +89,23 @@ func (c *call) await(fd sys.FD) syscall.Errno {
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return syscall.EIO
 		}
-		switch {
-		case !c.l.Valid(c.id) || c.b.ending():
-			return answered
-		case timeout > 0 && time.Since(started) >= timeout:
-			return syscall.EINPROGRESS // as the kernel says it
-		case c.task.signalled():
-			return notify.Restart
+		if e := c.ended(timeout, started, syscall.EINPROGRESS); e != 0 { // as the kernel says it
+			return e
 		}
 	}
+}
+
+// ended is why a call that waits since started does not wait any longer: expired if that was the time. Zero: it waits.
+func (c *call) ended(timeout time.Duration, started time.Time, expired syscall.Errno) syscall.Errno {
+	switch {
+	case !c.l.Valid(c.id) || c.b.ending():
+		return answered
+	case timeout > 0 && time.Since(started) >= timeout:
+		return expired
+	case c.task.signalled():
+		return notify.Restart
+	}
+	return 0
 }
 
 // outcome is how a connect ended, as the kernel tells who waits in it. One more tells too, but would begin anew
