@@ -76,26 +76,9 @@ func throughLinks(path string, written []string) (string, error) {
 	return real, nil
 }
 
-// content reads a file that is open.
+// content reads a file that is open. The decoder refuses what is longer than config.MaxSize.
 func content(fd sys.FD) ([]byte, error) {
-	buf := make([]byte, 4096)
-	n := 0
-	for {
-		var got int
-		err := sys.Retry(func() (err error) { got, err = unix.Read(int(fd), buf[n:]); return err })
-		if err != nil {
-			return nil, err
-		}
-		if n += got; got == 0 {
-			return buf[:n], nil
-		}
-		if n > config.MaxSize {
-			return buf[:n], nil // which the decoder refuses
-		}
-		if n == len(buf) {
-			buf = append(buf, make([]byte, len(buf))...)
-		}
-	}
+	return fd.ReadAll(make([]byte, 4096), config.MaxSize)
 }
 
 // ReadProject reads the file of a project, whoever wrote it. It is nil if there is none.

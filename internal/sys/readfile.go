@@ -2,7 +2,11 @@
 
 package sys
 
-import "golang.org/x/sys/unix"
+import (
+	"math"
+
+	"golang.org/x/sys/unix"
+)
 
 // ReadFile reads a file, into room if that is large enough. Unlike os.ReadFile it does not ask the poller whether it
 // can wait for the file, which takes more calls than reading a file in /proc.
@@ -12,12 +16,17 @@ func ReadFile(name string, room []byte) ([]byte, error) {
 		return nil, err
 	}
 	defer fd.Close()
+	return fd.ReadAll(room, math.MaxInt)
+}
+
+// ReadAll reads a file to its end, or a little more than most bytes of it, into room if that is large enough.
+func (f FD) ReadAll(room []byte, most int) ([]byte, error) {
 	for have := 0; ; {
-		k, err := fd.Read(room[have:])
+		k, err := f.Read(room[have:])
 		if err != nil {
 			return nil, err
 		}
-		if have += k; k == 0 {
+		if have += k; k == 0 || have > most {
 			return room[:have], nil
 		}
 		if have == len(room) {
