@@ -83,7 +83,7 @@ var mayImport = map[string][]string{
 	"internal/dropin":      {"internal/bwrap", "internal/sandbox", "mounts", "nsexec"},
 	"internal/prerun":      {"internal/bwrap", "internal/dropin", "internal/prog", "internal/reexec", "internal/sandbox", "internal/secureexec", "mounts", "nsexec"},
 	"project":              {"change", "internal/escape", "internal/homedir", "internal/owndir", "internal/paths", "internal/plainjson", "internal/sys"},
-	"internal/renames":     {"internal/notify", "internal/sandbox", "internal/seccomp", "internal/sys"},
+	"internal/renames":     {"internal/notify", "internal/sandbox", "internal/seccomp", "internal/sys", "mounts"},
 	"":                     {"credential", "internal/gpgagent", "internal/service", "internal/sshagent", "internal/ask", "internal/attempts", "internal/cgroups", "internal/confine", "internal/escape", "internal/homedir", "internal/homelayer", "internal/host", "internal/idmap", "internal/limiter", "internal/limits", "internal/pathrule", "internal/paths", "internal/plan", "internal/renames", "internal/sandbox", "internal/secureexec", "internal/sys", "internal/wall", "fanotify", "features", "mounts", "netpolicy", "netpolicy/broker", "netpolicy/cgroup", "nsexec", "overlay", "project"},
 	"cmd/nsrun":            {"*"},
 	"cmd/nsrun-mcp":        {"", "credential", "credential/gateway", "internal/config", "internal/configfile", "internal/escape", "internal/host", "internal/jsonform", "internal/links", "internal/mcpargs", "internal/pathrule", "internal/secureexec", "internal/service", "internal/stuck", "netpolicy", "nsexec", "overlay", "project"},

@@ -18,7 +18,7 @@ func (o *Observer) follower(thread uint32) (process int, ok bool) {
 	if !o.quick.follows(thread) {
 		return 0, false // most often
 	}
-	process = field(file(thread, "status"), "Tgid:")
+	process = notify.Last(file(thread, "status"), "Tgid:")
 	return process, o.After.Follows(process)
 }
 
@@ -78,7 +78,7 @@ func written(n *notify.Notification, buffer *[unix.PathMax]byte, f func(text []b
 // ended tells the Follower that a process ends, if it follows the process or its parent.
 func (o *Observer) ended(n *notify.Notification) {
 	status := file(n.PID, "status")
-	if !o.After.Follows(field(status, "Tgid:")) && !o.After.Follows(field(status, "PPid:")) {
+	if !o.After.Follows(notify.Last(status, "Tgid:")) && !o.After.Follows(notify.Last(status, "PPid:")) {
 		return
 	}
 	if p := process(n.PID); p.Host > 0 {

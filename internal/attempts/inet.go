@@ -72,7 +72,7 @@ func (o *Observer) address(thread uint32, at, size uint64) (to netip.AddrPort) {
 
 // datagram reports whether the socket of a call is one for datagrams.
 func datagram(n *notify.Notification) bool {
-	process, err := unix.PidfdOpen(field(file(n.PID, "status"), "Tgid:"), 0)
+	process, err := unix.PidfdOpen(notify.Last(file(n.PID, "status"), "Tgid:"), 0)
 	if err != nil {
 		return false
 	}

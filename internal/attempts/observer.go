@@ -234,7 +234,7 @@ func (o *Observer) look(n *notify.Notification) {
 	case unix.SYS_EXECVE:
 		if o.first == 0 {
 			o.first, o.quick.begun = int(n.PID), true
-			o.lowest = field(file(n.PID, "status"), "NSpid:")
+			o.lowest = notify.Last(file(n.PID, "status"), "NSpid:")
 		}
 	}
 	if slices.Contains(signalCalls[:], n.NR) || n.NR == unix.SYS_PTRACE {

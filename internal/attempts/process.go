@@ -21,20 +21,6 @@ func file[N int | uint32](pid N, name string) []byte {
 	return b
 }
 
-// field returns the last number in a line of a file of /proc. Zero: there is no such line.
-func field(b []byte, name string) int {
-	for line := range bytes.Lines(b) {
-		if rest, ok := bytes.CutPrefix(line, []byte(name)); ok {
-			words := bytes.Fields(rest)
-			if len(words) > 0 {
-				n, _ := strconv.Atoi(string(words[len(words)-1]))
-				return n
-			}
-		}
-	}
-	return 0
-}
-
 // kilobytes returns the number of bytes in a line of a file of /proc that counts kilobytes.
 func kilobytes(b []byte, name string) uint64 {
 	_, rest, _ := bytes.Cut(b, []byte(name))
@@ -47,22 +33,22 @@ func kilobytes(b []byte, name string) uint64 {
 }
 
 func process(thread uint32) (p Process) {
-	if p.Host = field(file(thread, "status"), "Tgid:"); p.Host > 0 {
+	if p.Host = notify.Last(file(thread, "status"), "Tgid:"); p.Host > 0 {
 		status := file(p.Host, "status")
-		p.PID, p.Parent, p.Program = field(status, "NSpid:"), field(status, "PPid:"), programOf(p.Host)
-		p.In, p.Out, p.Threads = stream(p.Host, "0"), stream(p.Host, "1"), field(status, "Threads:")
+		p.PID, p.Parent, p.Program = notify.Last(status, "NSpid:"), notify.Last(status, "PPid:"), programOf(p.Host)
+		p.In, p.Out, p.Threads = stream(p.Host, "0"), stream(p.Host, "1"), notify.Last(status, "Threads:")
 		p.Background = ignores(status) && !ignores(file(p.Parent, "status"))
 		const mostKin, mostAbove = 4, 16
 		for q := p.Parent; q > 1 && len(p.Above) < mostAbove; {
 			status := file(q, "status")
-			if field(status, "NSpid:") == 1 {
+			if notify.Last(status, "NSpid:") == 1 {
 				break
 			}
 			if len(p.Kin) == len(p.Above) && len(p.Kin) < mostKin && programOf(q) == p.Program {
 				p.Kin = append(p.Kin, q)
 			}
 			p.Above = append(p.Above, q)
-			q = field(status, "PPid:")
+			q = notify.Last(status, "PPid:")
 		}
 	}
 	return p

@@ -79,7 +79,7 @@ func raisesPriority(_ *Observer, n *notify.Notification) bool {
 func locksTooMuch(n *notify.Notification, size uint64) bool {
 	var limit unix.Rlimit
 	status := file(n.PID, "status")
-	pid := field(status, "Tgid:")
+	pid := notify.Last(status, "Tgid:")
 	if pid == 0 || unix.Prlimit(pid, unix.RLIMIT_MEMLOCK, nil, &limit) != nil || limit.Cur == math.MaxUint64 {
 		return false
 	}
@@ -98,7 +98,7 @@ func locksAllTooMuch(_ *Observer, n *notify.Notification) bool {
 func (o *Observer) raisesLimit(n *notify.Notification, process, resource, at uint64) bool {
 	var wanted, has unix.Rlimit
 	b := o.text[:unsafe.Sizeof(wanted)]
-	pid := field(file(n.PID, "status"), "Tgid:")
+	pid := notify.Last(file(n.PID, "status"), "Tgid:")
 	if at == 0 || process != 0 || resource == unix.RLIMIT_CORE || pid == 0 || notify.ReadMemory(n.PID, uintptr(at), b) != 0 || unix.Prlimit(pid, int(resource), nil, &has) != nil {
 		return false
 	}

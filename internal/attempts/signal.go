@@ -49,5 +49,5 @@ func counted(number, lowest int, made uint64) bool {
 // forks returns how many processes and threads this host has made.
 func forks() uint64 {
 	b, _ := os.ReadFile("/proc/stat")
-	return uint64(field(b, "processes "))
+	return uint64(notify.Last(b, "processes "))
 }

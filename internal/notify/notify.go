@@ -228,6 +228,13 @@ func Number(b []byte, name string, base int) uint64 {
 	return n
 }
 
+// Last returns the last number of a Field: that of a process in the innermost namespace. 0: there is none.
+func Last(b []byte, name string) int {
+	v := Field(b, name)
+	n, _ := strconv.Atoi(string(v[bytes.LastIndexAny(v, " \t")+1:]))
+	return n
+}
+
 func readMem(pid uint32, at uintptr, to []byte) syscall.Errno {
 	fd, err := unix.Open(Proc(pid, "mem"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package renames renames directories of an overlay for the processes of a sandbox. An overlay that is mounted in a
 // user namespace refuses to rename a directory that lies in a lower layer (EXDEV), and many programs have no other way.
-// It imports internal/notify, internal/sandbox, internal/seccomp and internal/sys, and knows neither sessions nor
-// policy.
+// It imports internal/notify, internal/sandbox, internal/seccomp, internal/sys and mounts, and knows neither sessions
+// nor policy.
 //
 // A filter reports rename(2), renameat(2) and renameat2(2). A thread of this process checks whether the call is about a
 // directory, or a file with several names. If not, the kernel carries out the call. If so, the thread makes the same

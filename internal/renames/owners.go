@@ -3,15 +3,14 @@
 package renames
 
 import (
-	"bytes"
 	"os"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/nsrun/nsrun/internal/notify"
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/mounts"
 )
 
 // asOwner calls f on a thread of unprivileged. If the caller has root's capabilities over files of all owners, and the
@@ -69,15 +68,11 @@ func overlaysOf(pid uint32) overlays {
 	if err != nil {
 		return nil
 	}
+	list, _ := mounts.ParseMountinfo(table)
 	found := make(overlays)
-	for line := range bytes.Lines(table) {
-		mount, source, _ := strings.Cut(string(line), " - ")
-		words := strings.Fields(mount)
-		if len(words) < 6 || !strings.HasPrefix(source, "overlay ") {
-			continue
-		}
-		if id, err := strconv.ParseUint(words[0], 10, 64); err == nil {
-			found[id] = unescape.Replace(words[4])
+	for _, m := range list {
+		if m.FSType == "overlay" {
+			found[uint64(m.ID)] = m.Target
 		}
 	}
 	return found
@@ -92,20 +87,11 @@ func first(pid uint32) uint32 {
 		if err != nil {
 			return pid
 		}
-		parent, inside := 0, ""
-		for line := range bytes.Lines(status) {
-			words := strings.Fields(string(line))
-			switch {
-			case len(words) == 2 && words[0] == "PPid:":
-				parent, _ = strconv.Atoi(words[1])
-			case len(words) > 1 && words[0] == "NSpid:":
-				inside = words[len(words)-1]
-			}
-		}
+		parent, inside := notify.Last(status, "PPid:"), notify.Last(status, "NSpid:")
 		switch {
-		case inside == "1" && sameMounts(pid, at): // else a number was used again
+		case inside == 1 && sameMounts(pid, at): // else a number was used again
 			return at
-		case inside == "1" || parent == 0:
+		case inside == 1 || parent == 0:
 			return pid
 		}
 		at = uint32(parent)
@@ -123,9 +109,6 @@ func sameMounts(one, other uint32) bool {
 	}
 	return st[0].Ino == st[1].Ino && st[0].Dev == st[1].Dev
 }
-
-// unescape undoes what the kernel does with names in tables of mounts.
-var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 // openDir opens a directory, as open does. If the caller may enter directories of all owners, it enters those of the
 // sandbox's overlays, and does not leave the overlay then: elsewhere the caller has no such right.

@@ -34,7 +34,4 @@ func TestAround(t *testing.T) {
 			t.Errorf("%q: %q, want %q", path, got, want)
 		}
 	}
-	if got := unescape.Replace(`/c\040d\134`); got != `/c d\` {
-		t.Errorf("a name in the table of mounts: %q", got)
-	}
 }
