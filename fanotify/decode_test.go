@@ -10,6 +10,8 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // FuzzDecode: whatever is read, decoding ends, takes something each time, and returns
@@ -82,7 +84,7 @@ func FuzzSplit(f *testing.F) {
 	f.Add("/proc/self/fd/-1/x")
 	f.Fuzz(func(t *testing.T, path string) {
 		fd, name, ok := split(path)
-		if ok && name != "" && procPath(fd)+"/"+name != path && fd >= 0 && path[len("/proc/self/fd/")] > '0' {
+		if ok && name != "" && sys.ProcPath(fd)+"/"+name != path && fd >= 0 && path[len("/proc/self/fd/")] > '0' {
 			t.Fatalf("%q: %d %q", path, fd, name)
 		}
 	})

@@ -439,11 +439,11 @@ func (m *marks) resolveBelow(root int, key []byte) (d *place, err error) {
 	}
 	fd := sys.FD(n)
 	defer fd.Close()
-	path, err := os.Readlink(procPath(n))
+	path, err := os.Readlink(sys.ProcPath(n))
 	if err != nil {
 		return nil, err
 	}
-	above, err := os.Readlink(procPath(top))
+	above, err := os.Readlink(sys.ProcPath(top))
 	if err != nil {
 		return nil, err
 	}

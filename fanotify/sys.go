@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -55,7 +54,7 @@ func openRoots(names []string) (roots []root, err error) {
 		if len(names) == 1 {
 			break // it cannot be inside of another
 		}
-		path, err := os.Readlink(procPath(fd))
+		path, err := os.Readlink(sys.ProcPath(fd))
 		if err != nil {
 			return roots, &Error{Op: "watch", Path: name, Err: err}
 		}
@@ -91,8 +90,6 @@ func (r *root) removed() bool {
 	var st unix.Stat_t
 	return unix.Fstat(int(r.fd), &st) == nil && st.Nlink == 0
 }
-
-func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // below returns what of path comes below dir, both clean and absolute; "." if they are the same.
 func below(path, dir string) (rel string, ok bool) {

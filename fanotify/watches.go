@@ -224,7 +224,7 @@ func (w *watches) add(d *watch) error {
 	if len(w.byFD)+len(w.dead) >= w.most {
 		return &limitError{unix.EMFILE, "too many directories: raise ulimit -n"}
 	}
-	err := w.fs.Add(procPath(int(d.fd)))
+	err := w.fs.Add(sys.ProcPath(int(d.fd)))
 	switch {
 	case err == nil:
 		w.byFD[int(d.fd)] = d
@@ -244,7 +244,7 @@ func (w *watches) forget(d *watch) {
 		if w.byFD[int(d.fd)] != d {
 			continue
 		}
-		_ = w.fs.Remove(procPath(int(d.fd))) // it may have none any more
+		_ = w.fs.Remove(sys.ProcPath(int(d.fd))) // it may have none any more
 		delete(w.byFD, int(d.fd))
 		if w.byID[d.id] == d {
 			delete(w.byID, d.id)
@@ -363,7 +363,7 @@ func (w *watches) open(f *file) error {
 	if err != nil {
 		return err
 	}
-	f.fd, f.name = fd, procPath(int(fd))
+	f.fd, f.name = fd, sys.ProcPath(int(fd))
 	return w.fs.Add(f.name)
 }
 
@@ -409,7 +409,7 @@ func (w *watches) reached(o *out) {
 // vacate is called before something is reported at a name. What was there before and was renamed is at no watched
 // place: the kernel tells of both halves of a rename before anything else can be at the old name.
 func (w *watches) vacate(d *watch, name string, o *out) {
-	key := procPath(int(d.fd)) + "/" + name
+	key := sys.ProcPath(int(d.fd)) + "/" + name
 	if h, ok := w.renames[key]; ok {
 		w.left(key, h, o)
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // addTask adds a task, but not a second time.
@@ -149,7 +151,7 @@ func (w *watches) settle(dir *watch, name string, o *out) (d *watch, moved bool)
 	moved = d.parent != &dir.place || d.name != name
 	if known && moved {
 		// It may have been outside, where it was moved and fsnotify has ended the watch.
-		if err := w.fs.Add(procPath(int(d.fd))); err != nil {
+		if err := w.fs.Add(sys.ProcPath(int(d.fd))); err != nil {
 			w.hole(dir, name, err, o)
 		}
 	}

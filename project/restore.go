@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -244,7 +243,7 @@ func (r *Registry) restored(parent *dir, dst *os.File, path string) error {
 
 // giveName gives a file without a name one, and flushes it: btrfs flushed nothing of it before.
 func giveName(f *os.File, parent *dir, name string) error {
-	own := "/proc/self/fd/" + strconv.Itoa(int(f.Fd()))
+	own := sys.ProcPath(int(f.Fd()))
 	if err := unix.Linkat(unix.AT_FDCWD, own, int(parent.fd), name, unix.AT_SYMLINK_FOLLOW); err != nil {
 		return err
 	}

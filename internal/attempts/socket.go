@@ -6,7 +6,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -72,7 +71,7 @@ func raises(thread uint32) bool {
 	if unix.Fstat(n, &st) == nil && st.Mode&unix.S_ISUID != 0 && st.Uid == 0 {
 		return true
 	}
-	_, err = unix.Getxattr("/proc/self/fd/"+strconv.Itoa(n), "security.capability", nil)
+	_, err = unix.Getxattr(sys.ProcPath(n), "security.capability", nil)
 	return err == nil
 }
 

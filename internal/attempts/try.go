@@ -7,7 +7,6 @@ import (
 	"errors"
 	"os"
 	"path"
-	"strconv"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -367,7 +366,7 @@ func (o *Observer) real(name string) string {
 // link returns the path in the sandbox of an open file.
 func link(fd sys.FD) string {
 	b := make([]byte, unix.PathMax)
-	n, err := unix.Readlink("/proc/self/fd/"+strconv.Itoa(int(fd)), b)
+	n, err := unix.Readlink(sys.ProcPath(int(fd)), b)
 	if err != nil {
 		return ""
 	}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -25,7 +24,7 @@ func realAsFar(name string) string {
 	for at := path.Clean(name); at != "/"; at = path.Dir(at) {
 		fd, err := unix.Open(at, unix.O_PATH|unix.O_CLOEXEC, 0)
 		if err == nil {
-			real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+			real, err := os.Readlink(sys.ProcPath(fd))
 			_ = unix.Close(fd)
 			if err == nil {
 				return path.Join(real, rest)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -506,7 +505,7 @@ func openRegular(name string, most int64) (f *os.File, size int64, err error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, 0, errNotGits
 	}
-	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(path), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(sys.ProcPath(path), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, 0, err
 	}

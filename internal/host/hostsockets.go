@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"syscall"
 
@@ -183,7 +182,7 @@ func (f *socketFinder) dir(name string) string {
 	fd, err := unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	f.lack.note(err)
 	if err == nil {
-		real, err = os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+		real, err = os.Readlink(sys.ProcPath(fd))
 		unix.Close(fd)
 		switch {
 		case err != nil:

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -237,7 +236,7 @@ func FindPlayground(q PlaygroundQuery) (p plan.Playground) {
 	switch {
 	case err == nil:
 		p.Same = fileID(&st)
-		if text, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err == nil && filepath.IsAbs(text) {
+		if text, err := os.Readlink(sys.ProcPath(fd)); err == nil && filepath.IsAbs(text) {
 			p.At = text
 		}
 		unix.Close(fd)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -45,7 +44,7 @@ func ServiceSocket(target string) (l *net.UnixListener, m mounts.Mount, remove f
 	}
 	address := filepath.Join(n.Dir, n.Name)
 	if len(address) > longestName {
-		address = "/proc/self/fd/" + strconv.Itoa(int(n.dir)) + "/" + n.Name
+		address = sys.ProcPath(int(n.dir)) + "/" + n.Name
 	}
 	if l, err = net.ListenUnix("unix", &net.UnixAddr{Name: address, Net: "unix"}); err == nil {
 		l.SetUnlinkOnClose(false)
@@ -152,7 +151,7 @@ func holdSocket(op, name string, suspect func(dir string) bool) (*Socket, error)
 func (s *Socket) File() *os.File { return s.file }
 
 func (s *Socket) Dial() (net.Conn, error) {
-	return net.Dial("unix", "/proc/self/fd/"+strconv.Itoa(int(s.file.Fd())))
+	return net.Dial("unix", sys.ProcPath(int(s.file.Fd())))
 }
 
 func (s *Socket) Close() { _ = s.file.Close() }

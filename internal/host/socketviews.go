@@ -81,7 +81,7 @@ func (v *views) where(pid, name string) (s shown) {
 	}
 	defer unix.Close(fd)
 	var there, here unix.Stat_t
-	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	real, err := os.Readlink(sys.ProcPath(fd))
 	if err != nil || unix.Fstat(fd, &there) != nil {
 		return s
 	}

@@ -5,7 +5,6 @@ package host
 import (
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -44,7 +43,7 @@ func OtherSpelling(path string) bool {
 		if unix.Fstat(n, &stats[i]) != nil || stats[i].Mode&unix.S_IFMT == unix.S_IFDIR {
 			return false
 		}
-		if names[i], err = os.Readlink("/proc/self/fd/" + strconv.Itoa(n)); err != nil {
+		if names[i], err = os.Readlink(sys.ProcPath(n)); err != nil {
 			return true
 		}
 	}

@@ -252,7 +252,7 @@ func (w *usageWatch) files(procs []string) (bytes int64) {
 		}
 		if ask(fd, "", &st) && !(ask(unix.AT_FDCWD, "/"+dir, &host) && inodeOf(&host).dev == inodeOf(&st).dev) { // the host's own
 			dev := inodeOf(&st).dev
-			is, sure := w.systems.inMemory(dev, "/proc/self/fd/"+strconv.Itoa(fd))
+			is, sure := w.systems.inMemory(dev, sys.ProcPath(fd))
 			if !sure {
 				w.lacks = cmp.Or(w.lacks, errNoAnswer)
 			}

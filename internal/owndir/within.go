@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -58,5 +57,5 @@ func resolve(path string) (string, error) {
 	}
 	fd := sys.FD(n)
 	defer fd.Close()
-	return os.Readlink("/proc/self/fd/" + strconv.Itoa(n))
+	return os.Readlink(sys.ProcPath(n))
 }

@@ -4,7 +4,6 @@ package renames
 
 import (
 	"os"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -214,7 +213,7 @@ func (s *caller) below(base, name string) (sys.FD, error) {
 
 // nameOf returns the kernel's name for a directory. In the caller's root that name may lead elsewhere.
 func (s *caller) nameOf(dir sys.FD) (string, error) {
-	n, err := unix.Readlink("/proc/self/fd/"+strconv.Itoa(int(dir)), s.text[:])
+	n, err := unix.Readlink(sys.ProcPath(int(dir)), s.text[:])
 	return string(s.text[:max(n, 0)]), err
 }
 

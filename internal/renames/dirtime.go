@@ -4,7 +4,6 @@ package renames
 
 import (
 	"encoding/binary"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -66,7 +65,7 @@ func (d *dirTimes) begin(p place) (w dirWatch, ok bool) {
 		return w, false
 	}
 	const events = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_ATTRIB | unix.IN_ONLYDIR
-	id, err := unix.InotifyAddWatch(int(d.watch), "/proc/self/fd/"+strconv.Itoa(int(p.dir)), events)
+	id, err := unix.InotifyAddWatch(int(d.watch), sys.ProcPath(int(p.dir)), events)
 	if err != nil {
 		return w, false
 	}

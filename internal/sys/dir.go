@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -170,7 +169,7 @@ func Chmod(fd int, mode uint32) error {
 	err = unix.Fchmodat(fd, "", mode, unix.AT_EMPTY_PATH)
 	if err == unix.EOPNOTSUPP || err == unix.EINVAL || err == unix.EPERM || err == unix.EACCES {
 		// Before Linux 6.6, and behind some filters, only this way is open.
-		err = unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), mode)
+		err = unix.Chmod(ProcPath(fd), mode)
 	}
 	return err
 }
@@ -180,7 +179,7 @@ func SetTimes(fd int, times []unix.Timespec) error {
 	err := unix.UtimesNanoAt(fd, "", times, unix.AT_EMPTY_PATH)
 	if err == unix.EINVAL || err == unix.ENOENT {
 		// AT_EMPTY_PATH came with Linux 5.8 and is not known to every sandbox.
-		err = unix.UtimesNanoAt(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), times, 0)
+		err = unix.UtimesNanoAt(unix.AT_FDCWD, ProcPath(fd), times, 0)
 	}
 	return err
 }

@@ -162,7 +162,7 @@ func (d *Deputy) handle(l notify.Listener, n *notify.Notification) syscall.Errno
 
 // mayChange reports whether the command may change an open file, by the path that it has now.
 func (d *Deputy) mayChange(file sys.FD) bool {
-	at, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(file)))
+	at, err := os.Readlink(sys.ProcPath(int(file)))
 	return err == nil && strings.HasPrefix(at, "/") && d.May(at)
 }
 

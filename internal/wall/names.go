@@ -173,7 +173,7 @@ func openTerminal(thread uint32, number string, flags int) (sys.FD, syscall.Errn
 	if !hasFirstEnd(thread, number) {
 		return sys.None, syscall.EACCES
 	}
-	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(held), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|flags&unix.O_NONBLOCK, 0)
+	fd, err := unix.Open(sys.ProcPath(held), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|flags&unix.O_NONBLOCK, 0)
 	return sys.FD(fd), errnoOf(err)
 }
 
@@ -216,7 +216,7 @@ func (s *names) openMemory(base string, flags int) (sys.FD, syscall.Errno) {
 		s.keep(base, fd)
 	}
 	// A new open file each time, with an offset of its own.
-	own, err := unix.Open("/proc/self/fd/"+strconv.Itoa(int(fd)), unix.O_RDWR|unix.O_CLOEXEC|flags&(unix.O_TRUNC|unix.O_APPEND), 0)
+	own, err := unix.Open(sys.ProcPath(int(fd)), unix.O_RDWR|unix.O_CLOEXEC|flags&(unix.O_TRUNC|unix.O_APPEND), 0)
 	return sys.FD(own), errnoOf(err)
 }
 

@@ -111,7 +111,7 @@ func (d *Deputy) own(file sys.FD) bool { return d.mayChange(file) && d.sockets.o
 func (s *sockets) connectFile(l notify.Listener, n *notify.Notification, ino uint64, file sys.FD) {
 	if !s.begin(l, n, ino, func(p *dial) syscall.Errno {
 		defer file.Close()
-		to := &unix.SockaddrUnix{Name: "/proc/self/fd/" + strconv.Itoa(int(file))}
+		to := &unix.SockaddrUnix{Name: sys.ProcPath(int(file))}
 		for begun := time.Now(); ; time.Sleep(notify.Room(time.Since(begun))) {
 			nonblock, e := s.attemptOwn(p.fd, to)
 			if nonblock || e != syscall.EAGAIN {

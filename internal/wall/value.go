@@ -3,7 +3,6 @@
 package wall
 
 import (
-	"strconv"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -88,7 +87,7 @@ func readTimes(thread uint32, at uintptr, how deed) (*[2]unix.Timespec, syscall.
 
 // change changes a file that is open with O_PATH.
 func (v *value) change(file sys.FD) syscall.Errno {
-	at := "/proc/self/fd/" + strconv.Itoa(int(file))
+	at := sys.ProcPath(int(file))
 	switch v.deed {
 	case mode:
 		return errnoOf(unix.Chmod(at, v.mode))

@@ -49,7 +49,7 @@ func (c *call) local() (e syscall.Errno, later bool) {
 		}
 		defer at.Close()
 		to := c.to
-		to.setPath("/proc/self/fd/" + strconv.Itoa(int(at)))
+		to.setPath(sys.ProcPath(int(at)))
 		if e, full := c.connectNow(&to); !full {
 			return e
 		}

@@ -4,7 +4,6 @@ package tree
 
 import (
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -172,7 +171,7 @@ func (h *Handle) SetMtime(t unix.Timespec) error {
 	return sys.SetTimes(int(h.FD), []unix.Timespec{{Nsec: unix.UTIME_OMIT}, t})
 }
 
-func (h *Handle) ProcPath() string { return "/proc/self/fd/" + strconv.Itoa(int(h.FD)) }
+func (h *Handle) ProcPath() string { return sys.ProcPath(int(h.FD)) }
 
 func (h *Handle) Fsync() error { return sys.Fsync(int(h.FD)) }
 
