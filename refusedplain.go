@@ -3,6 +3,7 @@
 package nsrun
 
 import (
+	"bytes"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,23 +16,30 @@ import (
 // Some messages name what could not be used, and no error: "cannot load such file -- /tmp/x.rb". What they name is a
 // refusal only if the message says nothing after it, because that would be the reason.
 
-// cannot is how such messages begin, and what they say could not be done.
+// cannot is how such messages begin, and what they say could not be done. Each has one of cannotWords. Most lines have
+// none, and to match the patterns takes long.
 const cannot = `\b(cannot|can't|can not|could not|couldn't|unable to|failed to|error) `
 
 var (
-	cannotUse  = lazyPattern(cannot + `(find|load|open|access|read|process)(ing)?\b`)
-	cannotMake = lazyPattern(cannot + `(creat|writ|updat|copy|mak|sav)(e|ing)?\b`)
-	// lostError is what programs say that forgot the error, or closed the file before they looked.
-	lostError = "bad file descriptor"
+	cannotUse   = lazyPattern(cannot + `(find|load|open|access|read|process)(ing)?\b`)
+	cannotMake  = lazyPattern(cannot + `(creat|writ|updat|copy|mak|sav)(e|ing)?\b`)
+	cannotWords = [...][]byte{[]byte("can"), []byte("could"), []byte("unable"), []byte("failed"), []byte("error")}
+	apostrophes = strings.NewReplacer("‘", "'", "’", "'", "`", "'")
 )
+
+// lostError is what programs say that forgot the error, or closed the file before they looked.
+const lostError = "bad file descriptor"
 
 // plain adds what a message without an error names. Of several names the last one is
 // meant, which programs copy to.
 func (t *refusalTable) plain(line string, lower []byte) {
-	text := strings.NewReplacer("‘", "'", "’", "'", "`", "'").Replace(string(lower))
-	lost := strings.HasSuffix(strings.TrimSpace(text), lostError)
+	lost := bytes.HasSuffix(bytes.TrimSpace(lower), []byte(lostError))
+	if t.landlock || !lost && !slices.ContainsFunc(cannotWords[:], func(word []byte) bool { return bytes.Contains(lower, word) }) {
+		return
+	}
+	text := apostrophes.Replace(string(lower))
 	uses, makes := cannotUse().MatchString(text), cannotMake().MatchString(text)
-	if t.landlock || !lost && !uses && !makes {
+	if !lost && !uses && !makes {
 		return
 	}
 	if strings.Contains(text, "unable to open database file") && !strings.Contains(line, "/") {

@@ -3,6 +3,7 @@
 package nsrun
 
 import (
+	"bytes"
 	"path"
 	"path/filepath"
 	"slices"
@@ -31,20 +32,25 @@ func isSSHKey(base string) bool {
 		!strings.HasPrefix(base, "authorized_keys") && path.Ext(base) != ".pub"
 }
 
-// sshNeeds reports whether a message of ssh is about a file that it lacks.
-func sshNeeds(text []byte, name string) bool {
+// sshNeeds returns what tells the files without which ssh fails as its message says. Nil: it is no such message.
+func sshNeeds(lower []byte) (needs func(base string) bool) {
 	for _, m := range sshMessages {
-		if containsAny(text, m.text) {
-			return path.Base(path.Dir(name)) == ".ssh" && m.needs(path.Base(name))
+		if bytes.Contains(lower, []byte(m.text)) {
+			return m.needs
 		}
 	}
-	return false
+	return nil
 }
 
 // lacking returns the refusals of files without which ssh fails as its message says.
 func (f *followed) lacking(text []byte) (reason []int) {
+	needs := sshNeeds(bytes.ToLower(text))
+	if needs == nil {
+		return nil
+	}
 	for _, m := range f.met {
-		if !m.net && m.err == unix.ENOENT && sshNeeds(text, m.target) && !slices.Contains(reason, m.index) {
+		lacks := !m.net && m.err == unix.ENOENT && path.Base(path.Dir(m.target)) == ".ssh" && needs(path.Base(m.target))
+		if lacks && !slices.Contains(reason, m.index) {
 			reason = append(reason, m.index)
 		}
 	}
@@ -53,11 +59,16 @@ func (f *followed) lacking(text []byte) (reason []int) {
 
 // ssh adds the files of ~/.ssh without which ssh fails as its message says.
 func (t *refusalTable) ssh(lower []byte) {
+	needs := sshNeeds(lower)
+	if needs == nil {
+		return
+	}
 	for _, base := range append(sshKeys[:], "known_hosts") {
-		if name := filepath.Join(host.Home(), ".ssh", base); sshNeeds(lower, name) {
-			if t.names--; t.names < 0 || t.addPath(name, unix.ENOENT, RefusedRead) {
-				return
-			}
+		if !needs(base) {
+			continue
+		}
+		if t.names--; t.names < 0 || t.addPath(filepath.Join(host.Home(), ".ssh", base), unix.ENOENT, RefusedRead) {
+			return
 		}
 	}
 }
