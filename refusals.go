@@ -172,16 +172,14 @@ func (x *Execution) program() string {
 	return name
 }
 
-// limitedCalls are the system calls that fail when a limit is reached.
-var limitedCalls = map[limits.Name]string{limits.PIDs: "clone", limits.FileSize: "write", limits.OpenFiles: "open"}
-
 // limitRefusals adds the limits that ended the command, and those of processes and file sizes if they were reached.
 func (x *Execution) limitRefusals(t *refusalTable) {
 	x.heardLimits()
 	name := x.result.SignalName()
 	for _, l := range x.result.Limits {
 		r := Refusal{Kind: RefusedSignal, Op: name, Target: l.Name, Rule: limitRule, Why: limits.HitText(limits.Name(l.Name), l.Value, false), Flag: limits.Name(l.Name).Twice(l.Value), Count: 1}
-		call := limitedCalls[limits.Name(l.Name)]
+		// The system call that fails when the limit is reached, if there is one.
+		call := map[limits.Name]string{limits.PIDs: "clone", limits.FileSize: "write", limits.OpenFiles: "open"}[limits.Name(l.Name)]
 		switch {
 		case l.Killed && name != "":
 			t.add(r)
