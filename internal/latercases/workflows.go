@@ -25,6 +25,17 @@ var Workflows = []Workflow{
 	{Name: "git apply, mv, rm", Setup: "repo", Do: `git mv a b; git commit -q -m mv; printf -- '--- a/b\n+++ b/b\n@@ -1 +1 @@\n-1\n+2\n' | git apply; git rm -q -f b; git commit -q -m rm`, Check: "git status"},
 	{Name: "git bisect", Setup: "repo; for i in 2 3 4 5; do echo $i >a; git commit -q -a -m $i; done", Do: "git bisect start -q HEAD HEAD~3 >/dev/null; git bisect good >/dev/null", Check: "git bisect log"},
 	{Name: "npm install", Setup: `put lib/package.json '{"name": "lib", "version": "1.0.0"}'; put package.json '{"name": "x", "version": "1.0.0"}'`, Do: "npm install --offline --no-audit --no-fund ./lib >/dev/null", Check: "test -e node_modules/lib", Needs: "npm"},
+	{Name: "packages of a project with hooks", Setup: `put package.json '{"name": "x", "version": "1.0.0", "scripts": {"test": "true"}, "lint-staged": {"*.js": "eslint"}, "husky": {"hooks": {"pre-commit": "npm test"}}}'`,
+		Do: `put package.json '{"name": "x", "version": "1.0.1", "packageManager": "pnpm@10.1.0", "scripts": {"test": "jest", "precommit": "true"}, "husky": {"hooks": { "pre-commit": "npm test" }}, "lint-staged": {"*.js": "eslint"}, "devDependencies": {"husky": "^4.0.0", "lint-staged": "^15.0.0", "pre-commit": "^1.0.0"}, "dependencies": {"a": "1"}}'
+put pyproject.toml 'plugins = ["pydantic.mypy"]'; put composer.json '{"extra": {"laravel": {}}}'`, Check: "test -e pyproject.toml && grep -q jest package.json"},
+	{Name: "files that settings name otherwise", Setup: `repo; put .vscode/tasks.json '{"tasks": [{"command": "sh", "args": ["tools/build.sh"]}]}'; put .claude/settings.json '{"permissions": {"allow": ["Read(./src/a.c)", "Bash(./tools/build.sh:*)"]}}'
+put .pre-commit-config.yaml 'repos:
+- repo: local
+  hooks:
+  - id: x
+    entry: make lint
+    files: ^src/a.c'
+put .git/hooks/pre-commit 'test -d src && ! git diff --cached | grep -q "^+.*XXX" 2>/dev/null'; put src/a.c 1; put tools/build.sh 1`, Do: "echo 2 >src/a.c; echo 2 >tools/build.sh; mkdir dev; echo 1 >src/b.c", Check: "test -e src/b.c && grep -q 2 tools/build.sh"},
 	{Name: "packages with settings of their own", Do: "put node_modules/x/.travis.yml x; put node_modules/x/.github/workflows/x.yml x; put node_modules/x/.vscode/settings.json x; put node_modules/x/AGENTS.md x; put vendor/y/.gitlab-ci.yml x; put node_modules/.bin/x x; put node_modules/config/index.js x", Check: "test -e node_modules/x/AGENTS.md"},
 	{Name: "go", Setup: "put go.mod 'module example.org/x\n\ngo 1.20'; put x.go 'package x'; put x_test.go 'package x'", Do: "export GOCACHE=/tmp/c GOPATH=/tmp/g GOFLAGS=-mod=mod GOTOOLCHAIN=local; go mod tidy; go build ./...; go build -o lib.a", Check: "test -e lib.a", Needs: "go"},
 	{Name: "cargo", Setup: "put Cargo.toml '[package]\nname = \"x\"\nversion = \"1.0.0\"'; put src/main.rs 'fn main() {}'", Do: "cargo build -q --offline", Check: "test -e target", Needs: "cargo"},

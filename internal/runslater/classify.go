@@ -50,6 +50,7 @@ type Classifier struct {
 
 	indexed   int // bytes of indexes of git that were read
 	searched  int // bytes of files that were searched for settings
+	decoded   int // bytes of files that were decoded as JSON
 	parsed    int // bytes of files that were parsed as git's configuration
 	homeKnown bool
 	parents   map[string]string // results of parent
@@ -271,6 +272,9 @@ func (c *Classifier) nameReason(ch Change, elems []string) (reason string) {
 				return true
 			}
 			if got == yes && ch.Kind == File && p.lines != nil && !c.newSettings(ch.Path, p.lines) {
+				return true
+			}
+			if got == yes && ch.Kind == File && p.keys != nil && !c.newKeys(ch.Path, p.keys) {
 				return true
 			}
 			if got == yes && ch.Kind == File && p.harmless != nil && c.only(ch.Path, p.harmless) {

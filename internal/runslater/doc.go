@@ -17,6 +17,9 @@
 // everywhere, default.nix and locks of flakes only beside an .envrc, because packages of Nix are such files, and each
 // update writes the locks.
 //
+// What commands in such settings name counts, too: a program agrees to the settings, and not to each version of that
+// file. Of package.json and composer.json only the keys count that installed hooks read (keys.go).
+//
 // Results of compilers do not count, such as __pycache__ and object files, although tools execute them in place of the
 // sources: each build and each test writes them. Nothing in a file of __pycache__ tells whether the source beside it
 // was compiled to it.

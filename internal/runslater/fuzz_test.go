@@ -123,6 +123,12 @@ func TestKeys(t *testing.T) {
 		{"merge.tool", "meld", false}, {"merge.tool", "../x", true}, {"diff.guitool", "/x", true}, {"diff.x.tool", "../x", false}, {"mergetool.vimdiff.layout", "x", true}, {"mergetool.prompt", "false", false},
 		{"rebase.instructionformat", "%s%nexec x", true}, {"rebase.autosquash", "true", false}, {"gitflow.path.hooks", "x", true}, {"stgit.alias.add", "!x", true}, {"branch.alias.merge", "refs/heads/alias", false}, {"branch.x.alias.remote", "o", false}, {"http.https://git.alias.org.sslverify", "true", false}, {"remote.o.annex-ssh-options", "-oProxyCommand=x", true},
 		{"gui.historybrowser", "x", true}, {"remote.o.tagopt", "--no-tags", false}, {"push.pushoption", "x", false}, {"secrets.providers", "x", true},
+		{"branchless.test.alias.default", "x", true}, {"branch.test.alias.merge", "refs/heads/x", false}, {"svn.configdir", "x", true}, {"sendemail.smtpserveroption", "-Cx", true}, {"sendemail.work.smtpserveroption", "-Cx", true},
+		{"maintenance.repo", "/x", true}, {"maintenance.auto", "false", false}, {"branch.x.remote", "ext::sh", true}, {"branch.x.pushremote", "ext::sh", true}, {"remote.pushdefault", "ext::sh", true}, {"svn-remote.x.url", "ext::sh", true},
+		{"core.sharedrepository", "0666", true}, {"core.sharedrepository", "world", true}, {"core.sharedrepository", "group", true}, {"core.sharedrepository", "umask", false}, {"core.sharedrepository", "0640", false},
+		{"format.outputdirectory", "../x", true}, {"format.outputdirectory", "/x", true}, {"format.outputdirectory", ".git/x", true}, {"format.outputdirectory", "outgoing", false}, {"lfs.storage", "/x", true}, {"lfs.storage", "lfs", false},
+		{"submodule.x.gitdir", "../x", true}, {"submodule.x.gitdir", "modules/x", false}, {"trace2.eventtarget", "/x", true}, {"trace2.normaltarget", "false", false}, {"http.sslkeytype", "ENG", true}, {"http.sslcerttype", "PEM", false},
+		{"core.protectntfs", "false", true}, {"core.protecthfs", "true", false}, {"credential.protectprotocol", "false", true}, {"credential.https://x.sanitizeprompt", "no", true}, {"imap.sslverify", "false", true},
 	} {
 		e := entry{key: c.key, value: c.value}
 		if got := e.executes("/p/.git/config", []string{"/p"}); got != c.want {

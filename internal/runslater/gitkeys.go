@@ -25,7 +25,9 @@ func executingKey(key string) bool {
 	case "core.gitproxy", "core.sshcommand", "interactive.difffilter", "init.templatedir", "include.path",
 		"includeif.path", "http.cookiefile", "http.sslcainfo", "http.sslcapath", "sendemail.smtpserver", "difftool.path", "mergetool.path", "man.path",
 		"browser.path", "instaweb.httpd", "instaweb.modulepath", "lfs.path", "lfs.args", "lfs.standalonetransferagent",
-		"svn.authorsprog", "svn-remote.authorsprog",
+		"svn.authorsprog", "svn-remote.authorsprog", "svn.configdir", // Subversion's settings there name programs for its tunnels
+		"sendemail.smtpserveroption",      // sendmail(8) reads settings from the file that an option names
+		"maintenance.repo", "scalar.repo", // git's timers run in these repositories
 		"mergetool.layout", "difftool.layout", // git's shell evaluates it
 		"rebase.instructionformat": // with a newline it adds lines to the list of what a rebase does
 		return true
@@ -45,8 +47,16 @@ func (e *entry) executes(at string, roots []string) bool {
 	switch {
 	case e.bare: // true
 		return false
-	case (section == "http" || section == "imap") && name == "sslverify":
-		return !isTrue(e.value) // then git gives its passwords to any server
+	case slices.Contains(protections, section+"."+name):
+		return !isTrue(e.value)
+	case section == "core" && name == "sharedrepository": // git lets others write to what it makes from now on
+		return !slices.Contains([]string{"", "umask", "false", "no", "off", "0", "0600", "0640", "0644"}, strings.ToLower(e.value))
+	case section == "format" && name == "outputdirectory" || section == "lfs" && name == "storage" || section == "submodule" && name == "gitdir":
+		return leaves(e.value)
+	case section == "trace2" && strings.HasSuffix(name, "target"): // git writes there what it is told to do
+		return strings.Contains(e.value, "/")
+	case section == "http" && (name == "sslcerttype" || name == "sslkeytype"): // others than these come from a library
+		return !slices.Contains([]string{"pem", "der", "p12"}, strings.ToLower(e.value))
 	case section == "core" && name == "worktree":
 		return !submodulePlace(at, e.value, roots)
 	case (section == "merge" || section == "diff") && sub == "" && strings.HasSuffix(name, "tool"):
@@ -57,14 +67,23 @@ func (e *entry) executes(at string, roots []string) bool {
 		return e.value != "never" && (sub == "" || sub == "ext" || sub == "fd")
 	case section == "url":
 		return strings.Contains(sub, "::")
-	case section == "remote" && (name == "url" || name == "pushurl"):
+	case name == "url" || name == "pushurl" || name == "pushdefault" || section == "branch" && (name == "remote" || name == "pushremote"):
 		return strings.HasPrefix(e.value, "ext::")
 	case e.value == "" || isBool(e.value) && (section == "pager" || name == "pager" || name == "fsmonitor"):
 		return false
 	}
-	return slices.Contains(executingSections, section) || sub == "alias" && !slices.Contains(namingSections, section) || slices.Contains(executingNames, name) ||
+	return slices.Contains(executingSections, section) || (sub == "alias" || strings.HasSuffix(sub, ".alias")) && !slices.Contains(namingSections, section) || slices.Contains(executingNames, name) ||
 		executingKey(section+"."+name) ||
 		slices.ContainsFunc(executingEnds, func(end string) bool { return strings.HasSuffix(name, end) })
+}
+
+// protections are keys that keep git from something as long as they are true: from giving its passwords to another
+// server, and from writing to .git what is meant for the work tree.
+var protections = []string{"http.sslverify", "imap.sslverify", "credential.protectprotocol", "credential.sanitizeprompt", "core.protectntfs", "core.protecthfs"}
+
+// leaves reports whether a directory is perhaps not below the one from which git starts, or is git's own.
+func leaves(dir string) bool {
+	return path.IsAbs(dir) || strings.HasPrefix(dir, "~") || slices.ContainsFunc(strings.Split(dir, "/"), func(e string) bool { return e == ".." || fold(e) == ".git" })
 }
 
 func isTrue(value string) bool {

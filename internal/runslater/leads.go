@@ -4,6 +4,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/nsrun/nsrun/internal/paths"
@@ -34,6 +35,7 @@ func (c *Classifier) lead() {
 		dir := c.repos[0]
 		c.repos = c.repos[1:]
 		c.leadGit(dir)
+		c.leadSettings(dir, c.exists(dir))
 	}
 }
 
@@ -41,10 +43,12 @@ func (c *Classifier) lead() {
 func (c *Classifier) survey(root string) {
 	names, nested := c.Old.Survey(root, ".git", isKnown)
 	c.leadLinks(root, names)
+	c.leadSettings(root, func(name string) bool { return slices.Contains(names, name) })
 	// A repository one level below may lead to a path beside it.
 	for _, name := range nested {
 		if name != ".git" {
 			c.leadGit(path.Join(root, name))
+			c.leadSettings(path.Join(root, name), c.exists(path.Join(root, name)))
 		}
 	}
 }

@@ -21,6 +21,7 @@ type class struct {
 	scope    scope
 	patterns string   // separated by white space
 	lines    []string // only these settings count, if there are any; "*text": lines with that text; "**text": comments, too
+	keys     []string // only these keys of JSON count, if there are any: "a" at the top, "a.b" in that; "a=text": values with that text
 	harmless []string // a file does not count that has no other settings and headings than these
 	beside   string   // they count only in a directory that has this file
 }
@@ -100,6 +101,12 @@ var classes = []class{
 		.pre-commit-config.yaml .pre-commit-config.yml prek.toml .husky/** .huskyrc* husky.config.* .githooks/** .git-hooks/** lefthook.* .lefthook.* lefthook-local.*
 		.lefthook-local.* .lefthookrc .lefthook/** .lefthook-local/** .lintstagedrc* lint-staged.config.* .simple-git-hooks.* simple-git-hooks.* .overcommit.yml .commitlintrc* commitlint.config.*
 		captainhook.json grumphp.yml grumphp.yml.dist .rusty-hook.toml rusty-hook.toml .cargo-husky/** hk.pkl .trunk/trunk.yaml .trunk/user.yaml .trunk/user_trunk.yaml .qlty/qlty.toml .qlty/hooks/** .czrc .cz.toml .cz-config.js .wtp.yml`},
+	// Hooks that are installed once read what they do from these.
+	{reason: "run by git hooks", scope: own, patterns: `package.json`, keys: []string{
+		"husky", "lint-staged", "simple-git-hooks", "nano-staged", "pre-commit", "prepush", "pre-push", "precommit", "gitHooks", "git-hooks", "commitlint", "mookme", "config.ghooks", "config.commitizen", "config.validate-commit-msg"}},
+	{reason: "run by git hooks", scope: own, patterns: `composer.json`, keys: []string{"extra.hooks", "extra.captainhook", "extra.grumphp", "extra.whitelisted-hooks"}},
+	{reason: "run by git hooks", scope: own, patterns: `package.yaml package.json5`, lines: []string{"husky", "lint-staged", "simple-git-hooks", "nano-staged", "pre-commit", "githooks"}},
+	{reason: "corepack settings", scope: own, patterns: `package.json`, keys: []string{"packageManager=://"}},
 	{reason: "run by git hooks", scope: own, patterns: `.moon/workspace.yml .moon/workspace.pkl .moon/workspace.toml`, lines: []string{"*hooks"}},
 	{reason: "settings of a version control", scope: own, patterns: `.hg/hgrc`, harmless: []string{"[paths]", "default", "default-push", "[ui]"}},
 	{reason: "settings of a version control", scope: own, patterns: `.jj/repo/store/git_target`, harmless: []string{"git", "../../../.git"}},
@@ -163,6 +170,15 @@ var classes = []class{
 		.cargo/env .nvm/** .pyenv/** .rbenv/** .asdf/** .sdkman/** .rvm/** .volta/** .bun/bin/** .deno/bin/** .krew/** .terraform.d/** .kube/kuberc .aws/cli/alias
 		.fzf.bash .fzf.zsh .zimrc .zpreztorc .antigenrc .zsh_plugins.zsh .urxvt/** .mailrc .mailfilter .qmail .lftprc .offlineimaprc .rhosts .shosts .k5login .tigrc`},
 
+	{reason: "git-buildpackage runs it", scope: own, patterns: `.gbp.conf debian/gbp.conf .git/gbp.conf`, lines: []string{
+		"builder", "cleaner", "customizations", "postclone", "postunpack", "postedit", "preexport", "prebuild", "postbuild", "pretag", "posttag", "prepush", "postpush", "postimport", "postrm", "pbuilder-options"}},
+	{reason: "agent settings", scope: own, patterns: `.opencode.json .opencode.jsonc .kilo/** kilo.json kilo.jsonc .beads/hooks/**`},
+	{reason: "tmux or screen settings", scope: own, patterns: `.tmuxinator.yml .tmuxinator.yaml .tmuxp.yaml .tmuxp.yml .tmuxp.json`},
+	{reason: "login session", scope: own, patterns: `
+		.config/user-tmpfiles.d/** .local/share/user-tmpfiles.d/** .local/share/vulkan/** .config/vulkan/** .gtkrc-2.0 .config/gtk-2.0/** .config/gtk-3.0/settings.ini .dmrc`},
+	{reason: "settings of a version control", scope: own, patterns: `.config/hg/** .config/breezy/** .config/sapling/** .bazaar/** .subversion/** .darcs/** .mrconfig .mrtrust .cvsrc`},
+	{reason: "program of the home directory", scope: own, patterns: `
+		.devscripts .pbuilderrc .sbuildrc .config/sbuild/** .quiltrc .dput.cf .dput.d/** .debuild .xpdfrc .w3m/** .elinks/** .lynxrc .purple/** .config/hexchat/** .config/geany/**`},
 	{reason: "agent settings", scope: own, patterns: `
 		lsp.json .github/lsp.json .github/copilot/** .github/extensions/** .github/plugin/** .commandcode/** .cortex/** .kode/** .mcpjam/** .mux/** .neovate/** .pochi/** .adal/** .bob/**
 		.hermes/** .void/** .pearai/** .superset/** .emdash.json .workmux.yaml .workmux.yml .config/wt.toml .gtrconfig uzi.yaml codex.md`},
