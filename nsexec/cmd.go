@@ -19,6 +19,7 @@ import (
 
 	"github.com/nsrun/nsrun/internal/sandbox"
 	"github.com/nsrun/nsrun/internal/secureexec"
+	"github.com/nsrun/nsrun/internal/sys"
 	"github.com/nsrun/nsrun/mounts"
 )
 
@@ -105,6 +106,7 @@ type Cmd struct {
 
 	ctx     context.Context
 	kill    func() error // what Cancel is where nobody has set it
+	handle  sys.FileID   // of Process, if the context can end
 	started bool
 	sb      *clone
 	devNull *os.File
@@ -316,6 +318,7 @@ func (c *Cmd) Start() error {
 	c.Process = process(c.sb.pid)
 	c.beginCopies()
 	if c.ctx != nil && c.ctx.Done() != nil && (c.Cancel != nil || c.WaitDelay != 0) {
+		c.identify()
 		c.watch()
 	}
 	return nil
@@ -341,7 +344,7 @@ func (c *Cmd) watch() {
 		}
 		err := c.cancel()
 		if c.WaitDelay == 0 {
-			c.ctxDone <- err
+			c.tell(err)
 			return
 		}
 		timer := time.NewTimer(c.WaitDelay)
@@ -354,7 +357,7 @@ func (c *Cmd) watch() {
 		if c.Signal(syscall.SIGKILL) == nil {
 			err = c.ctx.Err()
 		}
-		c.ctxDone <- err // awaitCopies does not wait for who still has an end of a pipe
+		c.tell(err) // awaitCopies does not wait for who still has an end of a pipe
 	}()
 }
 
@@ -390,7 +393,11 @@ func (c *Cmd) Wait() error {
 		state, err = c.newState(ws)
 		go func() { _, _ = c.Process.Wait() }()
 	} else {
-		state, err = c.Process.Wait()
+		if c.lostHandle() {
+			state, err = c.waitByNumber()
+		} else {
+			state, err = c.Process.Wait()
+		}
 		switch {
 		case told && state != nil:
 			setStatus(state, ws)

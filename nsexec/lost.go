@@ -3,8 +3,10 @@
 package nsexec
 
 import (
+	"errors"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -88,4 +90,76 @@ func (s *clone) forgetLost() (lost bool) {
 		lost = true
 	}
 	return lost
+}
+
+// lostCheck is how often Wait looks whether what it reads from is still there, once the context has ended.
+const lostCheck = 200 * time.Millisecond
+
+// identify notes which file says how the command ends, and the one that is its process's handle.
+func (c *Cmd) identify() {
+	status, process := number(c.sb.status), handle(c.Process)
+	c.sb.ids[1], c.handle = status.ID(), process.ID()
+}
+
+// lostHandle reports whether the handle of the command's process is another file's: a signal could reach another
+// process, and that would be waited for.
+func (c *Cmd) lostHandle() bool {
+	fd := handle(c.Process)
+	return c.handle != (sys.FileID{}) && fd >= 0 && fd.Forget(c.handle)
+}
+
+// closeStatus closes the status pipe at the end.
+func (s *clone) closeStatus() {
+	if s.ids[1] == (sys.FileID{}) {
+		_ = s.status.Close()
+		return
+	}
+	dismiss(s.status, s.ids[1])
+}
+
+// tell waits until Wait takes the result of watch. Where the status pipe is lost, no report ends Wait, and the context
+// has to.
+func (c *Cmd) tell(err error) {
+	check := time.NewTicker(lostCheck)
+	defer check.Stop()
+	for {
+		select {
+		case c.ctxDone <- err:
+			return
+		case <-check.C:
+		}
+		if fd := number(c.sb.status); fd >= 0 && fd.Forget(c.sb.ids[1]) {
+			_ = c.Signal(syscall.SIGKILL)
+			_ = c.sb.status.SetReadDeadline(time.Unix(1, 0))
+		}
+	}
+}
+
+// byNumber calls f with a new handle of the command's process, because the one of package os is lost. A later process
+// with the same number is no child that can be waited for.
+func (c *Cmd) byNumber(f func(handle sys.FD) error) error {
+	fd, err := unix.PidfdOpen(c.Process.Pid, 0)
+	handle := sys.FD(fd)
+	if err == nil {
+		defer handle.Close()
+		err = sys.Retry(func() error { return unix.Waitid(unix.P_PIDFD, fd, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) })
+	}
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ECHILD) {
+		return os.ErrProcessDone
+	}
+	if err != nil {
+		return err
+	}
+	return f(handle)
+}
+
+// waitByNumber waits for the command's process without a handle.
+func (c *Cmd) waitByNumber() (*os.ProcessState, error) {
+	leave(c.Process)
+	var ws syscall.WaitStatus
+	err := sys.Retry(func() error { _, err := syscall.Wait4(c.Process.Pid, &ws, 0, nil); return err })
+	if err != nil {
+		return nil, os.NewSyscallError("wait", err)
+	}
+	return c.newState(ws)
 }

@@ -4,6 +4,7 @@ package nsexec_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -32,9 +34,77 @@ func TestLostDescriptors(t *testing.T) {
 	}
 }
 
+// TestLostWhileRunning: a program closes the descriptors that it does not know while a command runs. When the context
+// ends, Wait does, and the command is gone. The control closes nothing.
+func TestLostWhileRunning(t *testing.T) {
+	leaks(t)
+	for _, what := range []string{"running", "running, waited for", "running, control"} {
+		c := exec.Command(exe, what)
+		c.Env = append(os.Environ(), helperVars("lost")...)
+		if out, err := c.CombinedOutput(); err != nil || string(out) != "fine\n" {
+			t.Errorf("%s: %v\n%s", what, err, out)
+		}
+	}
+}
+
+func lostWhileRunning(closing, waiting bool) error {
+	before := openFiles()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	c := nsexec.CommandContext(ctx, "sleep", "1000")
+	c.Mounts = base()
+	c.WaitDelay = time.Millisecond
+	if err := c.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	wait := func() { ended <- c.Wait() }
+	if waiting {
+		go wait()
+		stack := make([]byte, 1<<20)
+		if !testenv.Poll(testenv.Patience, func() bool { return strings.Contains(string(stack[:runtime.Stack(stack, true)]), "readRecord") }) {
+			return errors.New("Wait does not read from the status pipe")
+		}
+	}
+	n := 0
+	for fd, name := range openFiles() {
+		if _, known := before[fd]; !closing || known || strings.Contains(name, "[event") {
+			continue
+		}
+		n++
+		_ = unix.Close(fd)
+	}
+	if closing && n < 3 {
+		return fmt.Errorf("the package has %d descriptors: this test does not find them", n)
+	}
+	if !waiting {
+		go wait()
+	}
+	cancel()
+	select {
+	case err := <-ended:
+		if err == nil {
+			return errors.New("Wait says that the command succeeded")
+		}
+	case <-time.After(testenv.Patience):
+		return errors.New("Wait does not end")
+	}
+	if err := unix.Kill(c.Process.Pid, 0); err != unix.ESRCH {
+		return fmt.Errorf("the command still runs: %v", err)
+	}
+	return nil
+}
+
 // helpLost is that program.
 func helpLost(args []string) int {
 	fail := func(err error) int { fmt.Println(err); return 1 }
+	if what, how, _ := strings.Cut(args[0], ", "); what == "running" {
+		if err := lostWhileRunning(how != "control", how == "waited for"); err != nil {
+			return fail(err)
+		}
+		fmt.Println("fine")
+		return 0
+	}
 	before := openFiles()
 	if err := runFine(); err != nil {
 		return fail(err)

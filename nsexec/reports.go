@@ -45,7 +45,7 @@ func readText(f *os.File, n int) (string, error) {
 
 // exit reads what the sandbox reported at its end: the command's wait status, if there was a PID 1 to report it.
 func (s *clone) exit() (ws syscall.WaitStatus, ok bool) {
-	defer func() { _ = s.status.Close() }()
+	defer s.closeStatus()
 	for {
 		r, err := s.read()
 		if err != nil {

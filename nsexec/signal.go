@@ -35,8 +35,11 @@ func process(pid int) *os.Process {
 
 // send is Process.Signal, also where a filter refuses the call that this needs.
 func (c *Cmd) send(sig os.Signal) error {
-	err := c.Process.Signal(sig)
 	number, ok := sig.(syscall.Signal)
+	if ok && c.lostHandle() {
+		return c.byNumber(func(handle sys.FD) error { return unix.PidfdSendSignal(int(handle), number, nil, 0) })
+	}
+	err := c.Process.Signal(sig)
 	if !ok || !reexec.InProcess || err == nil || errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
