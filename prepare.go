@@ -131,7 +131,7 @@ func (x *Execution) prepareOnce(engine overlay.Engine) error {
 		f.Texts = append(f.Texts, host.RootsTexts()...)
 	}
 	policy := x.policy(landlock)
-	f.DirWay, f.DirAt = host.WorkingDir(policy.WorkingDir)
+	f.DirWay, f.DirAt = host.Way(policy.WorkingDir)
 	box, notices, err := plan.Build(f, policy)
 	x.notices = publicNotices(notices)
 	x.homeTells()
@@ -255,7 +255,9 @@ func (x *Execution) place(f *plan.Facts) (err error) {
 		}
 	}
 	f.HomeAt, f.HomePerm, f.HomeErr = host.HomeAt(f.Home)
-	x.homes[0].at = f.HomeAt
+	if x.homes[0].at = f.HomeAt; f.HomeAt != f.Home {
+		f.HomeWay, _ = host.Way(f.Home)
+	}
 	return nil
 }
 

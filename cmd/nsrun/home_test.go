@@ -83,3 +83,19 @@ func isDir(path string) bool {
 	fi, err := os.Lstat(path)
 	return err == nil && fi.IsDir()
 }
+
+// TestHomeThroughTmp: where the name of the home directory leads through a link that is in /tmp, where commands have a
+// directory of their own, commands are told where it is. The control is its own name.
+func TestHomeThroughTmp(t *testing.T) {
+	testenv.NeedNamespaces(t)
+	testenv.Leaks(t, reap)
+	dir := testenv.Dir(t)
+	testenv.Tree(t, dir, "p/", "state/", "home/note: mine", "link => home", "two => link")
+	for _, home := range []string{"link", "two", "home"} {
+		status, out := nsrunIn(t, filepath.Join(dir, "p"), []string{"HOME=" + filepath.Join(dir, home), "XDG_STATE_HOME=" + filepath.Join(dir, "state")},
+			"run", "-q", "--direct", "--", "sh", "-c", `cat "$HOME/note" && echo " $HOME" && cd ~ && echo x >x`)
+		if status != 0 || out != "mine "+dir+"/home\n" {
+			t.Errorf("%s: status %d\n%s", home, status, out)
+		}
+	}
+}

@@ -110,9 +110,9 @@ func ways(linked []string) (list []plan.Link) {
 	return list
 }
 
-// WorkingDir returns the symbolic links in a working directory given as an absolute path, and where they lead. It
-// returns nothing for other working directories.
-func WorkingDir(name string) (way []plan.Step, at string) {
+// Way returns the symbolic links in the absolute path of a directory, and where they lead. It returns nothing for other
+// paths, and for one without links.
+func Way(name string) (way []plan.Step, at string) {
 	if !filepath.IsAbs(name) {
 		return nil, ""
 	}

@@ -91,8 +91,14 @@ func Build(f Facts, p Policy) (Sandbox, []Notice, error) {
 		s.Env = b.environment(s.Dir)
 		return s, b.notices, nil
 	}
+	unseen := func(way []Step) bool {
+		return slices.ContainsFunc(way, func(l Step) bool { return !s.Why(l.Link, OnHost{Exists: true}).Read })
+	}
+	if f.HomeAt != "" && unseen(f.HomeWay) {
+		f.Home = f.HomeAt
+	}
 	s.Dir = WorkingDir(p.WorkingDir, b.first(), f.Home, b.hasPlay)
-	if slices.ContainsFunc(f.DirWay, func(l Step) bool { return !s.Why(l.Link, OnHost{Exists: true}).Read }) {
+	if unseen(f.DirWay) {
 		s.Dir = f.DirAt // the shell came through a link that the command does not see
 	}
 	s.Env = b.environment(s.Dir)

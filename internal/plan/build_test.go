@@ -336,6 +336,21 @@ func TestLinkedDir(t *testing.T) {
 	}
 }
 
+// TestLinkedHome: the home directory is named as the caller names it, unless a link in that name is not visible.
+func TestLinkedHome(t *testing.T) {
+	for link, want := range map[string]string{
+		"/srv/link": "/srv/link",
+		"/tmp/link": "/home/me", // /tmp is the command's own
+	} {
+		f := session(me(), "/home/me/src")
+		f.Home, f.HomeWay = link, []Step{{link, f.HomeAt}}
+		s, _, err := Build(f, Policy{WorkingDir: "~/sub"})
+		if home, _ := lookup(s.Env, "HOME"); err != nil || home != want || s.Dir != want+"/sub" {
+			t.Errorf("%s: %s, in %s, %v", link, home, s.Dir, err)
+		}
+	}
+}
+
 // TestSecretTwice: a secret that is found in two ways is absent, like any other: /root/.ssh is a secret of the system,
 // and of root's home directory.
 func TestSecretTwice(t *testing.T) {

@@ -14,6 +14,7 @@ type Facts struct {
 	HomeAt   string      // where that is; empty: HomeErr says why nobody knows
 	HomeErr  error       // nil: HomeAt is set
 	HomePerm fs.FileMode // permission bits and the sticky bit of HomeAt
+	HomeWay  []Step      // the symbolic links in Home; nil: there are none
 
 	System     mounts.Plan     // what commands have of the host's programs where Policy.Strict leaves out the rest
 	Work       string          // where the workspace is the root, and is written to in place: an empty directory on its mount
