@@ -82,7 +82,7 @@ var table = [...]entry{
 		try: tryDirect, remedy: directRemedy},
 	{Feature: Feature{Name: Capset, For: "commands without capabilities", Required: true,
 		Since: "2.2", Needs: callAllowed, Lost: "no command can be run in a sandbox"},
-		source: "capset(2)", try: func() error { return call(unix.EFAULT, unix.SYS_CAPSET, 0, 0) }, remedy: filterRemedy,
+		source: "capset(2)", try: func() error { return call(unix.EFAULT, unix.SYS_CAPSET, badAddr, badAddr) }, remedy: filterRemedy,
 		calls: []systemCall{{"capset", unix.SYS_CAPSET}}},
 	{Feature: Feature{Name: FileCalls, For: "sessions",
 		Needs: callAllowed, Lost: "sessions cannot be made, committed or recorded"},

@@ -23,6 +23,7 @@ import (
 const (
 	badFlags = ^uintptr(0) >> 32 // flags that do not exist
 	badFD    = ^uintptr(0)       // not a descriptor
+	badAddr  = ^uintptr(0)       // where nothing can be; at 0 there can be a page (MMAP_PAGE_ZERO of personality(2))
 )
 
 // call makes a system call, and returns nil if it succeeds or fails with this error.
@@ -73,15 +74,15 @@ func SeccompEnds() bool { return endedAt([]systemCall{{"seccomp", unix.SYS_SECCO
 
 // trySeccomp tries both calls that install filters.
 func trySeccomp() error {
-	if !SeccompEnds() && call(unix.EFAULT, unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, 0) == nil {
+	if !SeccompEnds() && call(unix.EFAULT, unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, badAddr) == nil {
 		return nil
 	}
-	return call(unix.EFAULT, unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, 0)
+	return call(unix.EFAULT, unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, badAddr)
 }
 
 func tryKillable() error {
 	const flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
-	return call(unix.EFAULT, unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, 0)
+	return call(unix.EFAULT, unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, badAddr)
 }
 
 func tryKcmp() error {

@@ -61,6 +61,9 @@ func (m *memory) free() {
 func run(stack unsafe.Pointer) {
 	entered = true
 	filtered := filtered()
+	if !filtered { // else needSpace says so, after needLife
+		needStack(stack)
+	}
 	if !secureexec.OnStack(stack) { // main refuses to run then
 		if filtered {
 			needCalls(stack, true)

@@ -21,6 +21,10 @@ const leastData = 48 << 20
 // leastStack is how much of it the runtime and nsrun use on the stack that the kernel makes, in bytes.
 const leastStack = 32 << 10
 
+// tryStack is how much function try uses of it, or the program that it starts. With 8 KiB the kernel itself ends some
+// processes before their first instruction.
+const tryStack = 16 << 10
+
 const (
 	noStack   = "nsrun: the stack of a process is limited to less than 32 KiB, and the Go runtime needs as much (try: ulimit -s unlimited)\n"
 	noData    = "nsrun: the data of a process is limited to less than 48 MiB, and the Go runtime needs as much (try: ulimit -d unlimited)\n"
@@ -42,6 +46,13 @@ func needSpace(stack unsafe.Pointer) {
 	case limit(syscall.RLIMIT_DATA) < leastData:
 		end(stack, noData)
 	case limit(syscall.RLIMIT_STACK) < leastStack:
+		end(stack, noStack)
+	}
+}
+
+// needStack ends the process if RLIMIT_STACK does not let function try run.
+func needStack(stack unsafe.Pointer) {
+	if limit(syscall.RLIMIT_STACK) < tryStack {
 		end(stack, noStack)
 	}
 }

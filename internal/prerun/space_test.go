@@ -30,6 +30,7 @@ func TestLittleSpace(t *testing.T) {
 		{"200000", "help", 125, noSpace}, {"1048576", "help", 0, ""}, {"1160000", "help", 125, oddSpace}, {"1228800", "help", 125, oddSpace}, {"1320000", "help", 0, ""},
 		{"unlimited", "help", 0, ""},
 		{"-d 10000", "help", 125, noData}, {"-d 49000", "help", 125, noData}, {"-d 49152", "help", 0, ""}, {"-d 40000", "--ro-bind / / --dev /dev true", 0, ""},
+		{"-s 12", "help", 125, noStack}, {"-s 12", "run true", 125, noStack}, {"-s 12", "--ro-bind / / --dev /dev true", 1, noStack},
 		{"-s 16", "help", 125, noStack}, {"-s 64", "help", 0, ""},
 	} {
 		limit := c.limit
