@@ -104,7 +104,7 @@ func availability(get func(features.Name) features.Feature) Availability {
 		return get(n)
 	})
 	a := availabilityWithout(f, ok)
-	if a.Status != NotSupported || f.Name == features.Devices { // for which AutoBackend does not do without namespaces
+	if a.Status != NotSupported || f.Name == features.Devices || usedUp(f.Err()) { // AutoBackend does not do without namespaces then
 		return a
 	}
 	for _, name := range landlockFeatures {

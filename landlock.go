@@ -154,13 +154,19 @@ func refusesNamespaces(err error) bool {
 		func(e syscall.Errno) bool { return errors.Is(err, e) }) && !errors.Is(err, errors.ErrUnsupported) {
 		return false
 	}
-	if errors.Is(err, syscall.ENOSPC) && !sys.NoNamespaces() {
-		return false // somebody has used them up, who might be after just this
+	if usedUp(err) {
+		return false
 	}
 	if e, ok := errors.AsType[*nsexec.Error](err); ok && e.Op == nsexec.StepClone && errors.Is(err, syscall.EPERM) {
 		return true
 	}
 	return nativeAvailability(features.Get).Status == NotSupported
+}
+
+// usedUp reports whether an error says that somebody has used up all namespaces that a limit allows. Whoever did may be
+// after a sandbox with weaker walls, or none.
+func usedUp(err error) bool {
+	return (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EUSERS)) && !sys.NoNamespaces()
 }
 
 // holdApart enforces the plan without namespaces.

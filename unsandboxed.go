@@ -41,8 +41,8 @@ func (r *Runner) unavailable(err error) string {
 	if c.Sandbox != SandboxPreferred || c.needsSandbox() || kindOf(err) != ErrNotAvailable {
 		return ""
 	}
-	if errors.Is(err, syscall.ENOSPC) && !sys.NoNamespaces() {
-		return "" // somebody has used them up, who might be after just this
+	if usedUp(err) {
+		return ""
 	}
 	if a := nativeAvailability(features.Get); a.Status == NotSupported {
 		return a.Reason

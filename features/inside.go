@@ -4,7 +4,6 @@ package features
 
 import (
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -25,14 +24,12 @@ func inside(add func(b *prog.Builder), taken func(sock int) error) error {
 	b.Close(procDir)
 	add(b)
 	b.Call(prog.SysExitGroup, prog.Int(0))
-	// The kernel removes namespaces in the background: those of the probe before may be all that a limit allows.
-	for pause := time.Millisecond; ; pause *= 2 {
-		err := reexec.Perform(b.Program(), taken)
-		if err != unix.ENOSPC && err != unix.EUSERS || pause > time.Second/2 || sys.NoNamespaces() {
-			return err
-		}
-		time.Sleep(pause)
-	}
+	var err error
+	sys.AwaitNamespaces(nil, func() bool {
+		err = reexec.Perform(b.Program(), taken)
+		return err == unix.ENOSPC || err == unix.EUSERS
+	})
+	return err
 }
 
 func unshares(flags uint64) error {
@@ -48,15 +45,21 @@ func tmpfs(b *prog.Builder) {
 	b.Call(prog.SysMount, b.String("tmpfs"), b.String(place), b.String("tmpfs"), prog.Int(0), prog.Null)
 }
 
-// mountCalls adds a tmpfs that is mounted by the new calls.
+// copies is how many copies of mounts the sandbox of a plain command has at a time.
+const copies = 6
+
+// mountCalls adds a tmpfs that is mounted by the new calls, and copies of it.
 func mountCalls(b *prog.Builder) {
 	b.Call(prog.SysUnshare, prog.Int(unix.CLONE_NEWNS))
-	fs, root, copied := b.Slot(), b.Slot(), b.Slot()
+	fs, root := b.Slot(), b.Slot()
 	b.Call(prog.SysFsopen, b.String("tmpfs"), prog.Int(unix.FSOPEN_CLOEXEC)).To(fs)
 	b.Call(prog.SysFsconfig, fs.Arg(), prog.Int(unix.FSCONFIG_CMD_CREATE), prog.Null, prog.Null, prog.Int(0))
 	b.Call(prog.SysFsmount, fs.Arg(), prog.Int(unix.FSMOUNT_CLOEXEC), prog.Int(0)).To(root)
 	b.Call(prog.SysMoveMount, root.Arg(), b.String(""), prog.AtCwd, b.String(place), prog.Int(unix.MOVE_MOUNT_F_EMPTY_PATH))
-	b.Call(prog.SysOpenTree, prog.AtCwd, b.String(place), prog.Int(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)).To(copied)
+	// Each copy counts as a mount namespace until it is attached, and a sandbox has several at a time.
+	for range copies {
+		b.Call(prog.SysOpenTree, prog.AtCwd, b.String(place), prog.Int(unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)).To(b.Slot())
+	}
 }
 
 func mkdir(b *prog.Builder, name string) {

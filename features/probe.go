@@ -56,6 +56,13 @@ func confirm(i int) *outcome {
 	return o
 }
 
+// Without makes a feature missing for the life of this process, because err says that it is of no use here.
+func Without(n Name, err error) {
+	if i := find(n); i >= 0 {
+		outcomes[i].Store(&outcome{status: No, err: err})
+	}
+}
+
 // Describe returns the table's entry for a feature without trying it: the Status is Unknown.
 func Describe(n Name) Feature {
 	if i := find(n); i >= 0 {

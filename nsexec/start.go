@@ -52,6 +52,12 @@ func start(c *Cmd, files []*os.File) (*clone, error) {
 		return nil, err
 	}
 	s, err := bringUp(c, files)
+	if c.namespacesUsedUp(err) {
+		sys.AwaitNamespaces(c.context().Done(), func() bool {
+			s, err = bringUp(c, files)
+			return c.namespacesUsedUp(err)
+		})
+	}
 	for tries := 1; tries < attachTries && replaced(err) && c.repeatable(); tries++ {
 		s, err = bringUp(c, files)
 	}
@@ -72,6 +78,13 @@ func replaced(err error) bool {
 	return ok && e.attach && e.Err == syscall.ENOENT
 }
 
+// namespacesUsedUp reports whether a set-up failed because a limit on namespaces is reached. So far nothing is mounted.
+func (c *Cmd) namespacesUsedUp(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Op == StepClone && (e.Err == syscall.ENOSPC || e.Err == syscall.EUSERS) &&
+		c.opt.Block == nil && c.opt.Place == nil && c.opt.Created == nil
+}
+
 // repeatable reports whether a set-up can be done again after a part of it. The kernel mounts volatile overlays and
 // layers once only: their owner has to prepare them again.
 func (c *Cmd) repeatable() bool {
@@ -79,14 +92,21 @@ func (c *Cmd) repeatable() bool {
 		!slices.ContainsFunc(c.Mounts, func(m mounts.Mount) bool { return m.Volatile })
 }
 
-// callsRefused reports whether a set-up failed because a filter refuses one of the new mount calls. From then on they
-// are not used. For calls that check a privilege first, nsrun cannot find that out before.
+// callsRefused reports whether a set-up failed because a filter refuses one of the new mount calls, or because a limit
+// on mount namespaces does not allow as many copies of mounts as they take. From then on they are not used. For calls
+// that check a privilege first, nsrun cannot find that out before.
 func (c *Cmd) callsRefused(err error) bool {
 	e, ok := errors.AsType[*Error](err)
-	if !ok || e.Err != syscall.EPERM && e.Err != syscall.EACCES || e.Program == 0 || c.opt.ClassicMounts {
+	if !ok || e.Program == 0 || c.opt.ClassicMounts || !features.Has(features.NewMountCalls) {
 		return false
 	}
-	return features.Has(features.NewMountCalls) && !features.Confirm(features.NewMountCalls)
+	switch {
+	case e.mountsUsedUp():
+		features.Without(features.NewMountCalls, e.Err)
+	case e.Err != syscall.EPERM && e.Err != syscall.EACCES:
+		return false
+	}
+	return !features.Confirm(features.NewMountCalls)
 }
 
 // bringUp is start with one of the forms of mounts.

@@ -26,6 +26,7 @@ import (
 	"github.com/nsrun/nsrun/internal/homelayer"
 	"github.com/nsrun/nsrun/internal/host"
 	"github.com/nsrun/nsrun/internal/sys"
+	"github.com/nsrun/nsrun/nsexec"
 	"github.com/nsrun/nsrun/overlay"
 )
 
@@ -36,7 +37,8 @@ var doctorVerb = usage.Verb{
 be tested (unknown). For a missing one doctor prints why, what does not work without it,
 and what to do. Then it prints the state of the sessions: how many there are, their size
 on disk, which operations were interrupted and how that ended, which sessions are in use,
-and which can be removed. The exit status is 1 if commands cannot run in a sandbox at all.
+and which can be removed. The exit status is 1 if commands cannot run in a sandbox at all:
+if a feature is missing for that, or if a command that does nothing could not be started.
 With --fix, doctor shows what root would write and run on this host so that ordinary users
 can use nsrun (limits of namespaces, a profile for AppArmor, the overlay module, cgroups),
 and asks on the terminal before each step. With --print it only shows the steps.
@@ -77,6 +79,18 @@ func cmdDoctor(args []string) int {
 		if a.Status == nsrunlib.NotSupported {
 			status = 1
 		}
+		var failed error
+		if status == 0 {
+			failed = tryStart()
+		}
+		defer func() {
+			if failed != nil {
+				console.Fail(failed)
+			}
+		}()
+		if failed != nil {
+			status = 1
+		}
 		if o.json {
 			return max(status, console.PrintJSON(list))
 		}
@@ -93,6 +107,30 @@ func cmdDoctor(args []string) int {
 	}
 	r.print(&out)
 	return max(status, console.PrintText(out.String()))
+}
+
+// startPatience limits how long the command takes that tryStart starts.
+const startPatience = 30 * time.Second
+
+// leastFiles is how many descriptors "nsrun run" takes, with a home layer and a session.
+const leastFiles = 44
+
+// tryStart starts a command that does nothing in a sandbox, as "nsrun run" does: what it needs is more than features,
+// such as descriptors and a home directory that is known. A host without a shell has other commands.
+func tryStart() error {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur < leastFiles {
+		return fmt.Errorf("start a command: %w", unix.EMFILE)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startPatience)
+	defer cancel()
+	r := nsrunlib.NewRunner(nsrunlib.Config{Home: nsrunlib.HomeReadOnly, NoPlayground: true})
+	defer r.Close()
+	_, err := r.Run(ctx, nsrunlib.Request{Command: ":"})
+	if e, ok := errors.AsType[*nsexec.Error](err); ok && e.Op == nsexec.StepExec {
+		return nil
+	}
+	return err
 }
 
 // printBackend says how commands run if there are no namespaces.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 )
 
 // NoNamespaces reports whether a limit on namespaces of some kind allows none.
@@ -14,4 +15,17 @@ func NoNamespaces() bool {
 		b, err := os.ReadFile("/proc/sys/user/max_" + kind + "_namespaces")
 		return err == nil && strings.TrimSpace(string(b)) == "0"
 	})
+}
+
+// AwaitNamespaces calls a function until it does not report that a limit on namespaces is reached, until done, or for a
+// second at most. The kernel removes namespaces in the background: those of a sandbox that has just ended may be all
+// that a limit allows.
+func AwaitNamespaces(done <-chan struct{}, usedUp func() bool) {
+	for pause := time.Millisecond; usedUp() && pause <= time.Second/2 && !NoNamespaces(); pause *= 2 {
+		select {
+		case <-done:
+			return
+		case <-time.After(pause):
+		}
+	}
 }
