@@ -84,7 +84,7 @@ func TestFewFiles(t *testing.T) {
 	testenv.Leaks(t, reap)
 	bin, dir := installed(t), testenv.Dir(t)
 	testenv.Tree(t, dir, "project/", "home/")
-	for limit, fails := range map[string]bool{"16": true, "40": true, "100": false} {
+	for limit, fails := range map[string]bool{"16": true, "32": true, "100": false} {
 		for _, args := range []string{"run --discard -- true", "doctor"} {
 			cmd := command("-c", "ulimit -n "+limit+" && exec "+filepath.Join(bin, "nsrun")+" "+args)
 			cmd.Dir, cmd.Env = filepath.Join(dir, "project"), append(os.Environ(), "HOME="+filepath.Join(dir, "home"), "XDG_STATE_HOME="+dir)
