@@ -289,7 +289,7 @@ func LinkTo(top *Handle, path string, dst *Handle, to string) (Stat, bool, error
 
 // LinkIn is LinkTo for the object name in the directory d.
 func LinkIn(d *Handle, name string, dst *Handle, to string) (Stat, bool, error) {
-	if err := unix.Linkat(int(d.FD), name, int(dst.FD), to, 0); err != nil {
+	if err := linkat(d, name, dst, to); err != nil {
 		if noLink(err) {
 			err = nil
 		}
@@ -297,6 +297,17 @@ func LinkIn(d *Handle, name string, dst *Handle, to string) (Stat, bool, error) 
 	}
 	st, err := dst.Lstat(to)
 	return st, err == nil, err
+}
+
+// linkat is linkat(2), after which the kernel knows the file's attributes. File systems of FUSE answer with attributes
+// that it keeps for a while, and gocryptfs with a wrong size.
+func linkat(d *Handle, name string, dst *Handle, to string) error {
+	err := unix.Linkat(int(d.FD), name, int(dst.FD), to, 0)
+	if err == nil {
+		var st unix.Statx_t // without statx(2), what the file system says has to do
+		_ = sys.Statx(int(dst.FD), to, unix.AT_SYMLINK_NOFOLLOW|unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, &st)
+	}
+	return err
 }
 
 // noLink reports that the file system cannot make a link: a copy will do.

@@ -101,7 +101,7 @@ var finishing = &Copier{Lax: true, Inherit: true}
 func (p *Putter) File(n *Node, d *Handle, path string) error {
 	if first, ok := p.links[n.Stat.Ino]; ok && n.Stat.Nlink > 1 {
 		// If that is not possible, a copy has to do.
-		if unix.Linkat(int(p.Top.FD), first, int(d.FD), n.Name, 0) == nil {
+		if linkat(p.Top, first, d, n.Name) == nil {
 			return nil
 		}
 	}
