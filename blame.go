@@ -541,6 +541,13 @@ func namesItself(text []byte) bool {
 	return containsAny(text, "please tell me who you are") && !aboutNetwork(text)
 }
 
+// mistakes are what programs say of a mistake in their arguments, or in their own files.
+var mistakes = lazyPattern(`usage: |syntax error|parse error|parsing \[|has no command|unable to find required|has not been declared|no file or directory at ` +
+	`|(unknown|unrecogni[sz]ed|invalid|illegal|undeclared|unsupported|no such) (\w+ )?(command|subcommand|option|flag|argument|keyword|directive|parameter|resource|variable|setting|section|switch)|missing name for`)
+
+// ownMistake reports whether a message is about such a mistake.
+func ownMistake(text []byte) bool { return mistakes().Match(bytes.ToLower(errorsOnly(text))) }
+
 func containsAny(text []byte, words ...string) bool {
 	lower := bytes.ToLower(text)
 	return slices.ContainsFunc(words, func(word string) bool { return bytes.Contains(lower, []byte(word)) })

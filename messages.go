@@ -16,11 +16,11 @@ import (
 )
 
 // keepMessages keeps the end of what the command writes to standard error, if that is the caller's file, which nsrun
-// does not read. It keeps that of standard output, too, if the command runs tests: only then is it a message, and short
-// enough that each write may take longer. It ignores what the command redirects. A command that may make user
-// namespaces keeps no messages: a sandbox that it makes may need the only listener that the kernel allows. Nor does one
-// on a kernel on which its signal handlers would interrupt each message, nor one with an output limit, because nsrun
-// reads that one's output.
+// does not read. It keeps that of standard output, too, if the command runs tests or a program that prints its errors
+// there: only then is it a message, and short enough that each write may take longer. It ignores what the command
+// redirects. A command that may make user namespaces keeps no messages: a sandbox that it makes may need the only
+// listener that the kernel allows. Nor does one on a kernel on which its signal handlers would interrupt each message,
+// nor one with an output limit, because nsrun reads that one's output.
 func (x *Execution) keepMessages(cmd *nsexec.Cmd) {
 	x.endMessages()
 	file, isFile := x.request.Stderr.(*os.File)
@@ -31,7 +31,7 @@ func (x *Execution) keepMessages(cmd *nsexec.Cmd) {
 		return
 	}
 	out, isFile := x.request.Stdout.(*os.File)
-	if !isFile || !runsTests(x.args) {
+	if !isFile || !runsTests(x.args) && !tellsErrors(x.args) {
 		out = nil
 	}
 	x.messages, x.listened = attempts.NewMessages(file, out), true
@@ -57,6 +57,19 @@ func (x *Execution) endMessages() {
 var testRunners = []string{
 	"pytest", "py.test", "tox", "nox", "ctest", "mocha", "jest", "vitest", "ava", "rspec", "phpunit", "prove", "bats", "gotestsum", "nextest",
 	"rake", "mvn", "mvnw", "gradle", "gradlew",
+}
+
+// talkers are programs that print their errors on standard output, and little else.
+var talkers = []string{"zip", "redis-server", "valkey-server", "tsc", "dotnet", "msbuild", "tex", "latex", "pdftex", "pdflatex", "xelatex", "lualatex"}
+
+// tellsErrors reports whether a command line names such a program.
+func tellsErrors(args []string) bool {
+	for word := range shellWords(args) {
+		if slices.Contains(talkers, filepath.Base(word)) {
+			return true
+		}
+	}
+	return false
 }
 
 // runsTests reports whether a command line runs tests: it names such a program, or a verb, goal or script whose name

@@ -41,6 +41,7 @@ type observed struct {
 	list     []Refusal
 	gone     int // how many older ones list no longer has: blame's index of list[0]
 	blame    blame
+	said     []byte           // the end of what the command wrote to standard error
 	asked    attempts.Process // the last process that looked up a name
 }
 
@@ -60,7 +61,7 @@ func (x *Execution) observe(cmd *nsexec.Cmd, deny nsexec.Filter) error {
 		o.servers = host.ReadResolvConf().Upstreams
 	}
 	o.held = sys.Held()
-	o.by = &attempts.Observer{Deny: deny, Tell: o.tell, After: o, Held: o.held}
+	o.by = &attempts.Observer{Deny: deny, Tell: o.tell, After: o, Heard: o.heard, Held: o.held}
 	if root, ok := x.mapsIDs(); ok {
 		o.by.Root, o.by.User = root.Has, uint32(x.ownRoot())
 	} else {
@@ -89,6 +90,7 @@ func (x *Execution) endObserved() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.blame.signaled(o.by.Command())
+		x.said = o.said
 		for _, i := range o.blame.reason {
 			if i >= o.gone {
 				o.list[i-o.gone].Failed = true
@@ -150,6 +152,18 @@ func (o *observed) tell(a attempts.Attempt, by func() attempts.Process) bool {
 	}
 	return ok
 }
+
+// heard keeps the end of what the command writes to standard error.
+func (o *observed) heard(text []byte) {
+	o.noting(func() {
+		if o.said = append(o.said, text...); len(o.said) > 2*mostHeard {
+			o.said = append(o.said[:0], o.said[len(o.said)-mostHeard:]...)
+		}
+	})
+}
+
+// mostHeard is how many bytes of messages are kept.
+const mostHeard = 16 << 10
 
 // noting calls f with o.mu held, unless the command's end has been noted: the Observer may have waited longer for a
 // file system.

@@ -55,7 +55,7 @@ func (x *Execution) findRefusals(err error) {
 		r.Failed = x.observed.failedOf(target)
 		t.add(r)
 	}
-	if x.net == nil && x.result.Network.Refused > 0 && slices.ContainsFunc(x.messageTexts(), namesItself) {
+	if x.net == nil && x.result.Network.Refused > 0 && x.failedOtherwise() {
 		x.result.Network.Refused = 0
 	}
 	r := noNetwork(x.result.Network.Refused)
@@ -97,6 +97,7 @@ func (x *Execution) findRefusals(err error) {
 				t.trash(string(line)) // no call was refused: the program looked where the files are
 			}
 		}
+		x.blameSilent(&t)
 		sortFailed(t.list)
 	case x.result.Started && x.failed():
 		x.findInMessages(&t)
@@ -106,6 +107,30 @@ func (x *Execution) findRefusals(err error) {
 	}
 	x.withoutFlags(t.list)
 	x.result.Refusals = t.list
+}
+
+// failedOtherwise reports whether the command's messages say why it failed, and that it was not for lack of a network.
+func (x *Execution) failedOtherwise() bool {
+	texts := x.messageTexts()
+	return slices.ContainsFunc(texts, namesItself) ||
+		x.observed == nil && slices.ContainsFunc(texts, ownMistake) && !slices.ContainsFunc(texts, aboutNetwork)
+}
+
+// blameSilent marks what made a command fail that said nothing, if its command line tells and nothing else is known.
+func (x *Execution) blameSilent(t *refusalTable) {
+	if !x.result.Started || !x.failed() || !saidNothing(x.messageTexts()) || slices.ContainsFunc(t.list, func(r Refusal) bool { return r.Failed }) {
+		return
+	}
+	silent := *t
+	silent.list = nil
+	silent.silent(x.processState().ExitCode())
+	for _, r := range silent.list {
+		for i := range t.list {
+			if same := &t.list[i]; same.Kind == r.Kind && same.Target == r.Target && same.Rule == r.Rule {
+				same.Failed = true
+			}
+		}
+	}
 }
 
 // findInMessages finds what a command that failed was refused in its messages, or in that it has none.
@@ -129,7 +154,8 @@ func (x *Execution) findInMessages(t *refusalTable) {
 	}
 }
 
-// messageTexts are what is known of the command's standard error, and reports of failed tests on its standard output.
+// messageTexts are what is known of the command's standard error, and of its standard output reports of failed tests
+// and the errors of programs that print them there.
 func (x *Execution) messageTexts() [][]byte {
 	list := [][]byte{x.said}
 	for _, c := range [...]*capture{x.metered, x.stderr} {
@@ -141,7 +167,7 @@ func (x *Execution) messageTexts() [][]byte {
 	if x.stdout != nil {
 		out = x.stdout.output().Bytes()
 	}
-	if x.request.Merge || runsTests(x.args) && reportsFailure(out) {
+	if x.request.Merge || runsTests(x.args) && reportsFailure(out) || tellsErrors(x.args) {
 		list = append(list, out)
 	}
 	return list
@@ -238,6 +264,7 @@ type refusalTable struct {
 	last     []byte     // the line before the one that is looked at
 	now      []byte     // and that one
 	nameless unix.Errno // the error of the line before, which names nothing
+	follows  bool       // that line ends with a colon: empty lines may come before the name
 	pushes   bool       // git could not write to a repository, which it names in a later line
 	held     uint64     // nsrun's privileges, see sys.Held
 	landlock bool       // nothing is done by mounts
@@ -283,10 +310,18 @@ var messages = [...]struct {
 	{[]byte("connection refused"), unix.ECONNREFUSED},
 	{[]byte("eacces"), unix.EACCES}, // Node says only this of sockets
 	{[]byte("enoent"), unix.ENOENT},
+	{[]byte("erofs"), unix.EROFS},
+	{[]byte("accessdeniedexception"), unix.EACCES}, // Java
+	{[]byte("nosuchfileexception"), unix.ENOENT},
+	{[]byte("name not matched"), unix.ENOENT}, // zip
+	{[]byte(noneToZip), unix.ENOENT},
 }
 
 // readOnlyDatabase is what SQLite says of a file, or a directory, that it cannot write to. It does not say of which.
 const readOnlyDatabase = "readonly database"
+
+// noneToZip is what zip -q says if it cannot see the files that it was given.
+const noneToZip = "zip error: nothing to do!"
 
 // namespaceWords occur in messages about namespaces, which the seccomp filter refuses with EPERM.
 var namespaceWords = [...][]byte{[]byte("namespace"), []byte("unshare"), []byte("no usable sandbox"), []byte("clone")}
@@ -330,10 +365,12 @@ func (t *refusalTable) message(line, lower []byte) {
 	if len(lower) != len(line) {
 		return
 	}
-	if err := t.nameless; err != 0 && bytes.HasPrefix(line, []byte("/")) {
+	if err := t.nameless; err != 0 && bytes.HasPrefix(bytes.TrimLeft(line, " "), []byte("/")) {
 		t.line(string(line), "", err)
+	} else if t.follows && len(bytes.TrimSpace(line)) == 0 {
+		return
 	}
-	t.nameless = 0
+	t.nameless, t.follows = 0, false
 	for _, m := range messages {
 		i := bytes.Index(lower, m.text)
 		if i < 0 {
@@ -348,6 +385,8 @@ func (t *refusalTable) message(line, lower []byte) {
 			t.guesses.database.add(t, t.database)
 		case cannotPush:
 			t.pushes = true
+		case noneToZip:
+			t.guesses.missing.add(t, t.unnamed(m.err))
 		case cannotWrite:
 			t.guesses.output.add(t, t.output)
 		default:
@@ -362,9 +401,11 @@ func (t *refusalTable) message(line, lower []byte) {
 func (t *refusalTable) about(before, behind string, err unix.Errno) {
 	switch found := t.line(before, behind, err); {
 	case found:
+	case err != unix.ECONNREFUSED && strings.Trim(behind, ") \n") == ":":
+		t.nameless, t.follows = err, true // CMake names it after an empty line
 	case err == unix.EACCES && !t.landlock:
-		if !t.exists(before) && !t.exists(behind) {
-			t.guesses.socket.add(t, t.socket)
+		if !t.exists(before) && !t.exists(behind) && !t.guesses.socket.add(t, t.socket) {
+			t.guesses.closed.add(t, t.unnamed(err))
 		}
 	case t.landlock && err == unix.EACCES: // Landlock has one error
 		_ = t.line(before, behind, unix.ENOENT) || t.line(before, behind, unix.EROFS)
@@ -374,6 +415,9 @@ func (t *refusalTable) about(before, behind string, err unix.Errno) {
 		t.guesses.written.add(t, t.written)
 	case strings.TrimPrefix(strings.TrimSpace(behind), "or directory") == "" && len(namesIn(before)) == 0:
 		t.nameless = err // 7-Zip names it in the next line
+	}
+	if err == unix.ENOENT && !t.landlock && t.namesNothing(before, behind) {
+		t.guesses.missing.add(t, t.unnamed(err))
 	}
 }
 
@@ -428,7 +472,7 @@ func (t *refusalTable) removedFrom(dir string) string {
 // write to it.
 func (t *refusalTable) widen(r *Refusal) {
 	dir := t.removedFrom(r.Target)
-	if isDatabase(dir) || dir == r.Target && removesFiles(t.args) && !host.IsDir(dir) {
+	if isDatabase(dir) || dir == r.Target && (removesFiles(t.args) || replacesFiles(t.args)) && !host.IsDir(dir) {
 		dir = filepath.Dir(dir)
 	}
 	if r.flag != "--rw" || dir == r.Target {
@@ -437,75 +481,6 @@ func (t *refusalTable) widen(r *Refusal) {
 	if with, ok := t.box.Opening(dir); ok && unix.Access(dir, unix.W_OK) == nil {
 		r.allowWith(with)
 	}
-}
-
-// removesTrees reports whether a command line has rm with its option -r, find with -delete and no test, or calls what
-// does the same in a program.
-func removesTrees(args []string) bool {
-	line := strings.Join(args, " ")
-	for _, call := range [...]string{"rmtree(", "remove_tree(", "rm_rf", "rm_r(", "rmSync(", "RemoveAll("} {
-		if strings.Contains(line, call) {
-			return true
-		}
-	}
-	found, words := false, strings.Fields(line)
-	for i, word := range words {
-		switch {
-		case filepath.Base(word) == "find" && findsToRemove(words[i+1:]):
-			return true
-		case filepath.Base(word) == "rm":
-			found = true
-		case found && (word == "--recursive" || len(word) > 1 && word[0] == '-' && word[1] != '-' && strings.ContainsAny(word, "rR")):
-			return true
-		}
-	}
-	return false
-}
-
-// findsToRemove reports whether words after find are those of a command that removes all that it finds.
-func findsToRemove(words []string) bool {
-	i := slices.IndexFunc(words, func(word string) bool { return strings.HasPrefix(word, "-") })
-	if i >= 0 && words[i] == "-depth" {
-		i++
-	}
-	return i >= 0 && i < len(words) && words[i] == "-delete"
-}
-
-// removesFiles reports whether a command line has a program write to a file before it removes it.
-func removesFiles(args []string) bool {
-	found := false
-	for word := range shellWords(args) {
-		switch {
-		case filepath.Base(word) == "shred":
-			found = true
-		case found && (strings.HasPrefix(word, "--remove") || len(word) > 1 && word[0] == '-' && word[1] != '-' && strings.Contains(word, "u")):
-			return true
-		}
-	}
-	return false
-}
-
-// removing reports whether a message, which does not say what was done, follows a line of a program or of the command
-// line that removes or renames something. So it is with Python, whose traceback quotes the program, and Node.
-func (t *refusalTable) removing(behind string) bool {
-	return removes(behind) || removes(string(t.last)) || slices.ContainsFunc(t.args, removes)
-}
-
-// creates reports whether a message is about a file that could not be made.
-func creates(message string) bool {
-	message = strings.ToLower(message)
-	return slices.ContainsFunc([]string{"creat", "touch", "mkdir", "for writing", "output file"}, func(word string) bool { return strings.Contains(message, word) })
-}
-
-// changes reports whether a message is about a change of what it names.
-func changes(message string) bool {
-	message = strings.ToLower(message)
-	return creates(message) || removes(message) || slices.ContainsFunc([]string{"setting", "changing", "preserving", "lock", "write"}, func(word string) bool { return strings.Contains(message, word) })
-}
-
-// removes reports whether a message is about a name, not about what the name leads to.
-func removes(message string) bool {
-	return slices.ContainsFunc([]string{"remove", "move", "unlink", "rename", "delete", "rmdir", "rmtree"}, func(word string) bool { return strings.Contains(message, word) })
 }
 
 // addPath adds the plan's refusal of a path, if that can cause the error.

@@ -156,6 +156,8 @@ func wordsIn(message string) (names []string) {
 			}
 			if strings.HasPrefix(field, "/") {
 				names = append(names, field)
+			} else if _, name, ok := strings.Cut(field, "(/"); ok && !strings.Contains(field, " ") {
+				names = append(names, "/"+name) // PHP: file_get_contents(/path)
 			}
 			if words := strings.Fields(field); len(words) > 1 || !strings.HasPrefix(field, "/") {
 				for _, word := range words {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 
@@ -20,9 +21,12 @@ import (
 // none, and to match the patterns takes long.
 const cannot = `\b(cannot|can't|can not|could not|couldn't|unable to|failed to|error) `
 
+// making is the same about something new.
+const making = cannot + `(creat|writ|updat|copy|mak|sav)(e|ing)?\b`
+
 var (
-	cannotUse   = lazyPattern(cannot + `(find|load|open|access|read|process)(ing)?\b`)
-	cannotMake  = lazyPattern(cannot + `(creat|writ|updat|copy|mak|sav)(e|ing)?\b`)
+	cannotUse   = lazyPattern(cannot + `(find|load|open|access|read|process|cd to|chdir to|change directory to)(ing)?\b`)
+	cannotMake  = lazyPattern(making)
 	cannotWords = [...][]byte{[]byte("can"), []byte("could"), []byte("unable"), []byte("failed"), []byte("error")}
 	apostrophes = strings.NewReplacer("‘", "'", "’", "'", "`", "'")
 )
@@ -46,9 +50,18 @@ func (t *refusalTable) plain(line string, lower []byte) {
 		t.guesses.newDatabase.add(t, t.newDatabase)
 		return
 	}
-	for _, name := range slices.Backward(wordsIn(line)) {
+	names := slices.DeleteFunc(wordsIn(line), noSlash)
+	if makes && len(names) == 0 && aboutOutput().MatchString(text) {
+		t.guesses.newOutput.add(t, t.newOutput)
+		return
+	}
+	variants := len(names) > 1 && isVariants(line, names[0])
+	if variants {
+		names = names[:1]
+	}
+	for _, name := range slices.Backward(names) {
 		i := strings.LastIndex(line, name)
-		if !filepath.IsAbs(name) || i < 0 || !endsThere(line[i+len(name):]) || strings.Contains(name, " ") && !host.Exists(name) {
+		if !filepath.IsAbs(name) || i < 0 || !variants && !endsThere(line[i+len(name):]) || strings.Contains(name, " ") && !host.Exists(name) {
 			continue
 		}
 		if t.names--; t.names < 0 || t.addPath(name, unix.ENOENT, RefusedRead) {
@@ -59,6 +72,60 @@ func (t *refusalTable) plain(line string, lower []byte) {
 		}
 		return
 	}
+}
+
+// aboutOutput is what a message that names nothing has to say could not be made.
+var aboutOutput = lazyPattern(making + `[^:]*\b(file|folder|director(y|ies)|archive|output|database)s?\b`)
+
+// newOutput guesses the last file or directory of the command line that is not there and cannot be made.
+func (t *refusalTable) newOutput() (r Refusal, ok bool) {
+	for _, name := range slices.Backward(t.paths()) {
+		if isNew(name) {
+			if r, ok = refusedPath(t.box, name, unix.EROFS, RefusedWrite); ok {
+				break
+			}
+		}
+	}
+	return r, ok
+}
+
+// unnamed guesses the first path of the command line that is refused with an error: the message names nothing.
+func (t *refusalTable) unnamed(err unix.Errno) func() (Refusal, bool) {
+	return func() (r Refusal, ok bool) {
+		for _, name := range t.paths() {
+			if !host.Exists(name) {
+				continue
+			}
+			if r, ok = refusedPath(t.box, name, err, RefusedRead); ok && r.Kind == RefusedRead {
+				return r, true
+			}
+		}
+		return r, false
+	}
+}
+
+// calls are what programs print before an error in place of a name.
+var calls = []string{"", "open", "fopen", "stat", "exec", "execv", "execve", "execvp", "execlp", "chdir", "opendir", "read"}
+
+// namesNothing reports whether a message has nothing but an error: no name, which would be that of a missing file.
+func (t *refusalTable) namesNothing(before, behind string) bool {
+	word := strings.Trim(before, " :\t")
+	rest := strings.Trim(strings.TrimPrefix(strings.TrimSpace(withoutPlaces(behind)), "or directory"), " .\n")
+	return rest == "" && (slices.Contains(calls, word) || word == filepath.Base(t.args[0]))
+}
+
+// isVariants reports whether a message ends with a name, and with others that begin with it: "cannot find x, x.zip or
+// x.ZIP".
+func isVariants(line, name string) bool {
+	_, rest, found := strings.Cut(line, name)
+	for found && !endsThere(rest) {
+		rest = strings.TrimLeft(rest, `'"’, `)
+		rest, found = strings.CutPrefix(strings.TrimLeft(strings.TrimPrefix(rest, "or "), `'"‘ `), name)
+		rest = strings.TrimLeftFunc(rest, func(r rune) bool {
+			return r == '.' || r == '_' || r == '-' || unicode.IsLetter(r) || unicode.IsDigit(r)
+		})
+	}
+	return found
 }
 
 // endsThere reports whether nothing follows a name in a message but what closes it, and the error in other words.
@@ -80,6 +147,9 @@ func isDatabaseName(name string) bool {
 func (t *refusalTable) made(name string) bool {
 	if !host.Exists(name) && !host.IsDir(filepath.Dir(name)) {
 		return false
+	}
+	if replacesFiles(t.args) {
+		name = filepath.Dir(name)
 	}
 	return t.addPath(name, unix.EROFS, RefusedWrite)
 }

@@ -181,7 +181,7 @@ func (r *Refusal) allowWith(with plan.Flag) {
 }
 
 // guesses are what messages of different kinds are about.
-type guesses struct{ database, newDatabase, removed, written, leaving, socket, output guess }
+type guesses struct{ database, newDatabase, removed, written, leaving, socket, output, newOutput, closed, missing guess }
 
 // A guess is what messages that name no path are about. It depends only on the command line, so it is made once.
 type guess struct {
@@ -189,8 +189,8 @@ type guess struct {
 	refusal  Refusal
 }
 
-// add adds the guess, which make makes.
-func (g *guess) add(t *refusalTable, make func() (Refusal, bool)) {
+// add adds the guess, which make makes, if there is one.
+func (g *guess) add(t *refusalTable, make func() (Refusal, bool)) bool {
 	if !g.made {
 		g.made = true
 		g.refusal, g.ok = make()
@@ -198,6 +198,7 @@ func (g *guess) add(t *refusalTable, make func() (Refusal, bool)) {
 	if g.ok {
 		t.add(g.refusal)
 	}
+	return g.ok
 }
 
 // database guesses the directory of the first database of the command line that cannot be written to: SQLite makes a
@@ -219,6 +220,9 @@ func (t *refusalTable) written() (r Refusal, ok bool) {
 	for _, is := range [...]func(name string) bool{host.IsDir, isData, isNew} {
 		for _, name := range slices.Backward(t.paths()) {
 			if is(name) && !t.isScript(name) {
+				if replacesFiles(t.args) && !host.IsDir(name) {
+					name = filepath.Dir(name)
+				}
 				if r, ok = refusedPath(t.box, t.removedFrom(name), unix.EROFS, RefusedWrite); ok {
 					return r, ok
 				}
@@ -286,4 +290,83 @@ func isDatabase(name string) bool {
 	b := make([]byte, len(magic))
 	_, err = io.ReadFull(f, b)
 	return err == nil && string(b) == magic
+}
+
+// removesTrees reports whether a command line has rm with its option -r, find with -delete and no test, or calls what
+// does the same in a program.
+func removesTrees(args []string) bool {
+	line := strings.Join(args, " ")
+	for _, call := range [...]string{"rmtree(", "remove_tree(", "rm_rf", "rm_r(", "rmSync(", "RemoveAll("} {
+		if strings.Contains(line, call) {
+			return true
+		}
+	}
+	found, words := false, strings.Fields(line)
+	for i, word := range words {
+		switch {
+		case filepath.Base(word) == "find" && findsToRemove(words[i+1:]):
+			return true
+		case filepath.Base(word) == "rm":
+			found = true
+		case found && (word == "--recursive" || len(word) > 1 && word[0] == '-' && word[1] != '-' && strings.ContainsAny(word, "rR")):
+			return true
+		}
+	}
+	return false
+}
+
+// findsToRemove reports whether words after find are those of a command that removes all that it finds.
+func findsToRemove(words []string) bool {
+	i := slices.IndexFunc(words, func(word string) bool { return strings.HasPrefix(word, "-") })
+	if i >= 0 && words[i] == "-depth" {
+		i++
+	}
+	return i >= 0 && i < len(words) && words[i] == "-delete"
+}
+
+// removesFiles reports whether a command line has a program write to a file before it removes it.
+func removesFiles(args []string) bool {
+	found := false
+	for word := range shellWords(args) {
+		switch {
+		case filepath.Base(word) == "shred":
+			found = true
+		case found && (strings.HasPrefix(word, "--remove") || len(word) > 1 && word[0] == '-' && word[1] != '-' && strings.Contains(word, "u")):
+			return true
+		}
+	}
+	return false
+}
+
+// removing reports whether a message, which does not say what was done, follows a line of a program or of the command
+// line that removes or renames something. So it is with Python, whose traceback quotes the program, and Node.
+func (t *refusalTable) removing(behind string) bool {
+	return removes(behind) || removes(string(t.last)) || slices.ContainsFunc(t.args, removes)
+}
+
+// creates reports whether a message is about a file that could not be made.
+func creates(message string) bool {
+	message = strings.ToLower(message)
+	return slices.ContainsFunc([]string{"creat", "touch", "mkdir", "for writing", "output file"}, func(word string) bool { return strings.Contains(message, word) })
+}
+
+// changes reports whether a message is about a change of what it names.
+func changes(message string) bool {
+	message = strings.ToLower(message)
+	return creates(message) || removes(message) || slices.ContainsFunc([]string{"setting", "changing", "preserving", "lock", "write"}, func(word string) bool { return strings.Contains(message, word) })
+}
+
+// removes reports whether a message is about a name, not about what the name leads to.
+func removes(message string) bool {
+	return slices.ContainsFunc([]string{"remove", "move", "unlink", "rename", "delete", "rmdir", "rmtree"}, func(word string) bool { return strings.Contains(message, word) })
+}
+
+// replacesFiles reports whether a command line has a program that writes a new file beside the one that it changes.
+func replacesFiles(args []string) bool {
+	for word := range shellWords(args) {
+		if slices.Contains([]string{"zip", "7z", "7za", "7zz", "7zr"}, filepath.Base(word)) {
+			return true
+		}
+	}
+	return false
 }

@@ -38,6 +38,9 @@ func (o *Observer) tried(n *notify.Notification, name string, d deed, failed boo
 // said tells the Follower what a process writes to standard error. A process that changes the text meanwhile deceives
 // only about itself.
 func (o *Observer) said(n *notify.Notification) {
+	if o.Heard != nil {
+		written(n, &o.text, o.Heard)
+	}
 	p, ok := o.follower(n.PID)
 	if !ok {
 		return

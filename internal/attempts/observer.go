@@ -79,14 +79,15 @@ type Follower interface {
 	Ended(p Process, status int, command bool)
 }
 
-// An Observer observes what the processes of one sandbox try to do. It calls Tell and After on one thread.
+// An Observer observes what the processes of one sandbox try to do. It calls Tell, After and Heard on one thread.
 type Observer struct {
 	Deny []unix.SockFilter // the filter that refuses calls, with EPERM or another error that programs expect
 	// Tell is called before something fails, and reports whether the policy refuses it. by returns the process that
 	// tries it. It may not be called if the policy does not refuse that: what this process does not find at the same
 	// path either, nothing hides; and if Tell has said so of the same attempt at the same path.
 	Tell  func(a Attempt, by func() Process) (refused bool)
-	After Follower // called by nobody else
+	After Follower          // called by nobody else
+	Heard func(text []byte) // if not nil, it is called with what any process writes to standard error
 	// Root reports whether the processes have root's rights to files of a user or group. To all other files they
 	// have the rights of User. Nil: they have the caller's rights.
 	Root func(id uint32) bool

@@ -42,6 +42,7 @@ type quick struct {
 	lacking  bool // Observer.Root is not nil
 	begun    bool // Observer.first is known
 	roots    bool // Observer.roots
+	hears    bool // Observer.Heard is not nil
 	// followed are the processes of Observer.Follow, and following is their number. If that is more than
 	// mostFollowed, any process may be one. Another goroutine may change both.
 	followed  [mostFollowed]uint32
@@ -63,7 +64,7 @@ type quick struct {
 var unusual = slices.Concat([]int32{unix.SYS_BIND, unix.SYS_MKNODAT, unix.SYS_FCHOWNAT}, oldChowns)
 
 func newQuick(o *Observer) *quick {
-	q := &quick{stop: int(o.stop), root: -1, page: uint64(os.Getpagesize()), lacking: o.Root != nil}
+	q := &quick{stop: int(o.stop), root: -1, page: uint64(os.Getpagesize()), lacking: o.Root != nil, hears: o.Heard != nil}
 	q.deny, q.rules = unsafe.SliceData(o.Deny), uintptr(len(o.Deny))
 	for _, c := range slices.Concat(newCalls, oldCalls) {
 		if c.nr >= len(q.calls) || len(calls(c.nr)) != 1 {
@@ -116,7 +117,7 @@ func (q *quick) passes() bool {
 	case unix.SYS_EXIT_GROUP:
 		return atomic.LoadUint32(&q.following) == 0 // a parent may be followed
 	case unix.SYS_WRITE, unix.SYS_WRITEV:
-		return true
+		return !q.hears
 	}
 	if uint32(n.NR) >= uint32(len(q.calls)) || q.calls[n.NR].nr == 0 {
 		return false
