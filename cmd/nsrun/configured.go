@@ -123,7 +123,7 @@ func (o *runOptions) take(p *config.Policy) error {
 	o.paths, o.lockedPaths = p.With(o.paths, host.Depths, host.Nothing)
 	o.lockedPaths, o.blockExisting = o.lockedPaths && !o.isGiven("block"), p.BlockExisting()
 	o.allowUserns, o.ownIDs, o.devices, o.caches = p.AllowUserns(), p.OwnIDs(), p.Devices(), p.Caches()
-	o.place = p.Place
+	o.place, o.locked = p.Place, p.Locked
 	if err := o.setHome(p.Home()); err != nil {
 		return err
 	}

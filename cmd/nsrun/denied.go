@@ -11,11 +11,13 @@ import (
 	"github.com/nsrun/nsrun/cmd/nsrun/internal/console"
 )
 
-// withoutLocked takes the flags from refusals that locked blocked_paths cause: these win over all flags.
+// withoutLocked takes the flags from refusals that locked blocked_paths or limits cause: these win over all flags.
 func (o *runOptions) withoutLocked(list []nsrunlib.Refusal) {
 	for i := range list {
 		if d := &list[i]; o.lockedPaths && d.Rule == "blocked" {
 			d.Flag, d.Why = "", d.Why+", and blocked_paths is locked"
+		} else if d.Rule == "limit" && o.locked != nil && o.locked("limits."+d.Target) {
+			d.Flag, d.Why = "", d.Why+", and "+d.Target+" is locked"
 		}
 	}
 }

@@ -52,7 +52,7 @@ func (r *runner) notStarted(x *nsrunlib.Execution, err error) int {
 		if res, _ := x.Wait(); res.Session != "" {
 			console.Say("it had just begun, and what it wrote is kept in session %s", res.Session)
 		}
-		return r.timeOut()
+		return r.timeOut("")
 	}
 	if _, ok := errors.AsType[*nsrunlib.DirError](err); ok && r.o.dir == playground {
 		for _, notice := range x.Notices() { // why it does not exist
@@ -135,18 +135,19 @@ func (r *runner) run(ctx context.Context, runner *nsrunlib.Runner, c nsrunlib.Co
 	r.before.Restore()
 	console.CommandEnded()
 	r.o.withoutLocked(res.Refusals)
+	r.refusals = res.Refusals
 	if r.session == nil { // else Collect records
 		r.tell(res)
 	}
 	r.backend, r.unsandboxed = res.Backend, res.Unsandboxed
 	r.signal, r.network, r.took = res.SignalName(), res.Network, res.Duration
-	r.missing, r.limits, r.refusals, r.services = res.Missing, res.Limits, res.Refusals, res.Services
+	r.missing, r.limits, r.services = res.Missing, res.Limits, res.Services
 	r.tellNetwork(res)
 	r.tellServices()
 	r.tellDenied(res)
 	switch {
 	case res.TimedOut:
-		return r.timeOut()
+		return r.timeOut(limitFlag(res.Refusals, "time limit "+r.o.timeout.String()+" reached"))
 	case err != nil:
 		r.told = err
 		if r.stopped != nil && errors.Is(err, context.Canceled) {
@@ -187,7 +188,7 @@ func (r *runner) wasStopped(why string) (status int) {
 func (r *runner) tell(res nsrunlib.Result) {
 	for _, notice := range res.Notices[len(r.execution.Notices()):] {
 		if !r.o.quiet || notice.Kind == nsrunlib.NoticeLimit || notice.Kind == nsrunlib.NoticeRegistry {
-			console.Say("%s", strings.ReplaceAll(notice.Text, "\n", "; "))
+			console.Say("%s%s", strings.ReplaceAll(notice.Text, "\n", "; "), limitFlag(r.refusals, notice.Text))
 		}
 	}
 	for _, b := range res.Backups {
@@ -195,8 +196,19 @@ func (r *runner) tell(res nsrunlib.Result) {
 	}
 }
 
-func (r *runner) timeOut() int {
+// limitFlag says with which flag the limit would be higher that a text says was reached.
+func limitFlag(list []nsrunlib.Refusal, text string) string {
+	for _, d := range list {
+		if d.Rule == "limit" && strings.HasSuffix(text, d.Why) {
+			return tryFlag(d.Flag)
+		}
+	}
+	return ""
+}
+
+// timeOut says that the time was up, and which flag allows more.
+func (r *runner) timeOut(flag string) int {
 	r.timedOut = true
-	console.Say("timed out after %s", r.o.timeout)
+	console.Say("timed out after %s%s", r.o.timeout, flag)
 	return console.ExitTimeout
 }

@@ -37,7 +37,8 @@ type runOptions struct {
 	allowSpecial               bool
 	paths                      []config.Rule // in the order given
 	blockExisting              bool
-	lockedPaths                bool // blocked_paths of files is locked, and no flag adds to them
+	locked                     func(key string) bool // whether a key of files is; nil: there are no files
+	lockedPaths                bool                  // blocked_paths of files is locked, and no flag adds to them
 	home                       nsrunlib.HomeMode
 	caches                     []string
 	homeSize                   int64

@@ -87,6 +87,8 @@ env = ["PROFILE=yes"]
 		{name: "locked, and no flag is named", words: "why secret", says: "no\n  write    no\n"},
 		{name: "locked, and hides what flags make writable", words: "run --direct --rw secret -- sh -c cat<secret", status: 2},
 		{name: "not locked", make: write("[sandbox]\nblocked_paths = ['secret']"), words: "run --discard --ro secret -- sh -c cat<secret", says: "hidden?"},
+		{name: "a locked limit, and no flag is named", make: write("locked = ['limits.output']\n[limits]\noutput = '1K'"), words: "run --discard -- yes", status: 137, says: "killed: output limit 1 KiB reached\n"},
+		{name: "a limit that is not locked", make: write("[limits]\noutput = '1K'"), words: "run --discard -- yes", status: 137, says: "killed: output limit 1 KiB reached (try: --output 2K)\n"},
 		{name: "locked mode", words: "run --sandbox disabled -- touch ran", status: 125, says: "is locked by /etc/nsrun/config.toml:1:"},
 		{name: "locked for the user", user: "[sandbox]\nenabled = false", words: "run -- touch ran", status: 125, says: "enabled is locked"},
 		{name: "locked for profiles", user: "[profile.x]\nmatch = ['touch']\ntimeout = '2h'", words: "run -- touch ran", status: 125, says: "timeout is locked"},

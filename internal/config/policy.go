@@ -91,6 +91,16 @@ func (p *Policy) Backend() string { return one(p.Settings[backend].Items) }
 
 func (p *Policy) HostNetwork() bool { return one(p.Settings[isolateNetwork].Items) == "false" }
 
+// Locked reports whether a key, such as limits.memory, can only be made stricter.
+func (p *Policy) Locked(key string) bool {
+	for i := range p.locked {
+		if Keys[i].Full() == key {
+			return true
+		}
+	}
+	return false
+}
+
 func (p *Policy) Presets() []string { return p.texts(presets) }
 
 func (p *Policy) Env() (list []string) {
