@@ -235,7 +235,11 @@ func showConfig(q configfile.Query, asJSON bool) int {
 		}
 		s := settingReport{Key: k.Full(), Value: p.Value(i), From: []fromReport{}}
 		var from []string
-		for _, item := range p.Settings[i].Items {
+		items := p.Settings[i].Items
+		if empty := p.Settings[i].Empty; empty.Source != config.Default {
+			items = []config.Item{empty}
+		}
+		for _, item := range items {
 			s.From = append(s.From, fromReport{item.Text, item.Source.String(), item.Pos.String(), item.Profile})
 			if text := origin(item); !slices.Contains(from, text) {
 				from = append(from, text)

@@ -315,7 +315,7 @@ func mean(word string, names []string) string {
 	if meant := near.Nearest(word, names); meant != "" {
 		return `did you mean "` + meant + `"?`
 	}
-	return ""
+	return "nsrun config schema has all keys"
 }
 
 func (d *decoder) inProfile(p *Profile, name string, pos Pos, v *unstable.Node) {

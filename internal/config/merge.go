@@ -8,6 +8,7 @@ import (
 
 type Setting struct {
 	Items []Item // of a value that is not a list there is one, or none where nobody set it and there is no default
+	Empty Item   // what set a list to none, if there are no Items; its Source is Default if nothing did
 }
 
 // A Policy has the resulting settings, by index in Keys; those of keys that add to others are empty.
@@ -34,7 +35,7 @@ func Merge(layers []*Layer, flags *Layer, f *Facts) (*Policy, error) {
 	for _, strict := range [...]bool{false, true} {
 		for _, l := range layers {
 			if l.Strict == strict {
-				if err := p.apply(l, &l.Values); err != nil {
+				if err := p.apply(l, &l.Values, ""); err != nil {
 					return nil, err
 				}
 			}
@@ -47,7 +48,7 @@ func Merge(layers []*Layer, flags *Layer, f *Facts) (*Policy, error) {
 				if !slices.Contains(p.Profiles, profile.Name) {
 					p.Profiles = append(p.Profiles, profile.Name)
 				}
-				if err := p.apply(l, &profile.Values); err != nil {
+				if err := p.apply(l, &profile.Values, profile.Name); err != nil {
 					return nil, err
 				}
 			}
@@ -57,14 +58,14 @@ func Merge(layers []*Layer, flags *Layer, f *Facts) (*Policy, error) {
 		if flags.NoRules {
 			p.dropRules()
 		}
-		if err := p.apply(flags, &flags.Values); err != nil {
+		if err := p.apply(flags, &flags.Values, ""); err != nil {
 			return nil, err
 		}
 	}
 	return p, p.check()
 }
 
-func (p *Policy) apply(l *Layer, values *[numKeys]*Value) error {
+func (p *Policy) apply(l *Layer, values *[numKeys]*Value, profile string) error {
 	for i, v := range values {
 		if v == nil {
 			continue
@@ -88,7 +89,10 @@ func (p *Policy) apply(l *Layer, values *[numKeys]*Value) error {
 				return lockedError(v.Pos, other, lock)
 			}
 		}
-		p.Settings[to].Items = after
+		p.Settings[to] = Setting{Items: after}
+		if len(after) == 0 {
+			p.Settings[to].Empty = Item{Pos: v.Pos, Source: l.Source, Profile: profile}
+		}
 	}
 	return nil
 }
