@@ -413,7 +413,7 @@ func NeedUser(t testing.TB) {
 // notPromised are tests that take long, and features that a kernel has or not as it was configured, that the host's
 // administrator gives or not, that depend on where the tests are started, or that are too large to be installed for
 // a test: NSRUN_MUST_WORK=1 does not promise them, their names do.
-var notPromised = []string{"long", "process-ids", "vfat", "tmpfs-quota", "no-terminal", "java", "cgroup controllers", "user manager", "immutable files", "ext4 in a file"}
+var notPromised = []string{"long", "process-ids", "vfat", "tmpfs-quota", "no-terminal", "java", "gocryptfs", "cgroup controllers", "user manager", "immutable files", "ext4 in a file"}
 
 // Skip skips a test that needs a feature this machine does not have. Where the
 // environment promises the feature, that is a failure.
