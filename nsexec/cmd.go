@@ -316,9 +316,12 @@ func (c *Cmd) Start() error {
 	ok = true
 	c.left = receiveMounts(mounts)
 	c.Process = process(c.sb.pid)
+	ends := c.ctx != nil && c.ctx.Done() != nil && (c.Cancel != nil || c.WaitDelay != 0)
+	if ends {
+		c.identify() // before copies are made: a Writer may send signals
+	}
 	c.beginCopies()
-	if c.ctx != nil && c.ctx.Done() != nil && (c.Cancel != nil || c.WaitDelay != 0) {
-		c.identify()
+	if ends {
 		c.watch()
 	}
 	return nil
