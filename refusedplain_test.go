@@ -150,23 +150,26 @@ func TestRefusedSilently(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	check := func(command, flag string) {
+		command, flag = strings.ReplaceAll(command, "$D", dir), strings.ReplaceAll(flag, "$D", dir)
+		for _, through := range [...]bool{true, false} {
+			got := ""
+			res, err := runner(t, c).Run(t.Context(), passing(t, command, through))
+			if len(res.Refusals) > 0 {
+				got = res.Refusals[0].Flag
+			}
+			if err != nil || res.ExitCode == 0 || got != flag {
+				t.Errorf("%s, %t: %v, %+v: %s", command, through, err, res.Refusals, res)
+			}
+		}
+	}
 	for _, q := range []struct{ command, flag string }{
 		{"./vim -es -c w -c qa $D/ro/f", "--rw $D/ro/f"}, {"./vim -es -c 'w $D/ro/new' -c qa a", "--rw $D/ro"}, {"./vim -es -u NONE a $D/ro/new -c wq", "--rw $D/ro"},
 		{"./ex -s -c '%s/a/b/|x' $D/ro/f", "--rw $D/ro/f"}, {"./vim -es +wqa $D/ro/f", "--rw $D/ro/f"}, {"./vim -es -c 'silent! w! $D/ro/f' -c qa", "--rw $D/ro/f"},
 		{"./vim -es -c w -c 'cq 1' $D/ro/f", ""}, {"./vim -es -c q $D/ro/f", ""}, {"./vim -es -c w a", ""}, {"./vim -c w $D/ro/f", ""}, {"./vim -es -c 'w !cat $D/ro/f' a", ""},
 		{"./vim -es -c w $D/ro/f >a", ""}, {"./vim -es -c 'w $D/none/new' a", ""},
 	} {
-		for _, through := range [...]bool{true, false} {
-			command := strings.ReplaceAll(q.command, "$D", dir)
-			flag := ""
-			res, err := runner(t, c).Run(t.Context(), passing(t, command, through))
-			if len(res.Refusals) > 0 {
-				flag = res.Refusals[0].Flag
-			}
-			if want := strings.ReplaceAll(q.flag, "$D", dir); err != nil || res.ExitCode == 0 || flag != want {
-				t.Errorf("%s, %t: %v, %+v: %s", command, through, err, res.Refusals, res)
-			}
-		}
+		check(q.command, q.flag)
 	}
 	at := l.Addr().String()
 	host, port, _ := net.SplitHostPort(at)
@@ -175,17 +178,7 @@ func TestRefusedSilently(t *testing.T) {
 		{"readlink -e $D/hidden/f", "--ro $D/hidden/f"}, {"test -e $D/none", ""}, {"test -d $D/hidden/f", ""}, {"test -f $D/hidden", ""}, {"readlink $D/hidden/f", ""},
 		{"test -f ../host/hidden", ""}, {"test -e $D/ro/none", ""}, {"cmp -s t.tar $D/ro/f", ""}, {"test -e $D/hidden/f; false", ""}, {"test $D/hidden/f = a", ""}, {"test -e $D/hidden/f 2>/dev/null", ""},
 	} {
-		for _, through := range [...]bool{true, false} {
-			command := strings.ReplaceAll(q.command, "$D", dir)
-			flag := ""
-			res, err := runner(t, c).Run(t.Context(), passing(t, command, through))
-			if len(res.Refusals) > 0 {
-				flag = res.Refusals[0].Flag
-			}
-			if want := strings.ReplaceAll(q.flag, "$D", dir); err != nil || res.ExitCode == 0 || flag != want {
-				t.Errorf("%s, %t: %v, %+v: %s", command, through, err, res.Refusals, res)
-			}
-		}
+		check(q.command, q.flag)
 	}
 	for _, q := range []struct {
 		args  []string

@@ -35,7 +35,7 @@ put .pre-commit-config.yaml 'repos:
   - id: x
     entry: make lint
     files: ^src/a.c'
-put .git/hooks/pre-commit 'test -d src && ! git diff --cached | grep -q "^+.*XXX" 2>/dev/null'; put src/a.c 1; put tools/build.sh 1`, Do: "echo 2 >src/a.c; echo 2 >tools/build.sh; mkdir dev; echo 1 >src/b.c", Check: "test -e src/b.c && grep -q 2 tools/build.sh"},
+put .git/hooks/pre-commit 'test -d src && ! git diff --cached | grep -q "^+.*DEBUG" 2>/dev/null'; put src/a.c 1; put tools/build.sh 1`, Do: "echo 2 >src/a.c; echo 2 >tools/build.sh; mkdir dev; echo 1 >src/b.c", Check: "test -e src/b.c && grep -q 2 tools/build.sh"},
 	{Name: "packages with settings of their own", Do: "put node_modules/x/.travis.yml x; put node_modules/x/.github/workflows/x.yml x; put node_modules/x/.vscode/settings.json x; put node_modules/x/AGENTS.md x; put vendor/y/.gitlab-ci.yml x; put node_modules/.bin/x x; put node_modules/config/index.js x", Check: "test -e node_modules/x/AGENTS.md"},
 	{Name: "go", Setup: "put go.mod 'module example.org/x\n\ngo 1.20'; put x.go 'package x'; put x_test.go 'package x'", Do: "export GOCACHE=/tmp/c GOPATH=/tmp/g GOFLAGS=-mod=mod GOTOOLCHAIN=local; go mod tidy; go build ./...; go build -o lib.a", Check: "test -e lib.a", Needs: "go"},
 	{Name: "cargo", Setup: "put Cargo.toml '[package]\nname = \"x\"\nversion = \"1.0.0\"'; put src/main.rs 'fn main() {}'", Do: "cargo build -q --offline", Check: "test -e target", Needs: "cargo"},
