@@ -39,6 +39,9 @@ func (s *Session) CommitWith(ctx context.Context, o CommitOptions) (err error) {
 	if err := s.usable(op, true); err != nil {
 		return err
 	}
+	if err := s.settle(); err != nil {
+		return err
+	}
 	if err := s.checkBase(op); err != nil {
 		return err
 	}

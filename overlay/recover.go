@@ -167,7 +167,25 @@ func (s *Session) recover() (what string, err error) {
 			return what, err
 		}
 	}
+	if s.log.Owed() != nil {
+		return what, nil // the session stays on the list, so that the next process tries again
+	}
 	return what, s.book.Unmark()
+}
+
+// settle recovers the session again if nsrun's own changes of the project could not be noted. A commit would take them
+// for changes that somebody else made.
+func (s *Session) settle() error {
+	if s.log.Owed() == nil {
+		return nil
+	}
+	if _, err := s.recover(); err != nil {
+		return &Error{Op: "recover session", Path: s.path, Err: err}
+	}
+	if err := s.log.Owed(); err != nil {
+		return &Error{Op: "recover session", Path: s.path, Err: err}
+	}
+	return nil
 }
 
 // dropTemporary removes unfinished replacements of the session's data.

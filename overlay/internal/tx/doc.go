@@ -16,6 +16,9 @@
 // times: for objects and journal, for their names, for the project and the end mark, and for the name of the end mark.
 // Up to 64 objects (tree.FsyncMost) are flushed one by one, more with one syncfs(2).
 //
+// If a commit is taken back and the session's data cannot be written, as on a full disk, the journal stays, and the
+// next recovery writes the data (Log.Owed). Until then there is no commit: it would find conflicts that are none.
+//
 // Some file systems need another way:
 //
 //   - If nothing can be renamed from the session's directory to the project, new objects wait in a directory of the

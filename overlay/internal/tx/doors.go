@@ -213,6 +213,7 @@ func (d *Doors) unhold() {
 // CloseDoors restores the modes in the book, last entries first, because the first entry for
 // an object has its true mode.
 func (s *Log) CloseDoors() error {
+	s.owed = nil // this recovery tries it again
 	data, err := s.Dir.ReadFile(store.BookName, store.MetaMost)
 	if err == unix.ENOENT {
 		return nil
@@ -243,7 +244,10 @@ func (s *Log) CloseDoors() error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	s.noteClosed(list)
+	if err := s.noteClosed(list); err != nil {
+		s.owed = err // the book stays
+		return nil
+	}
 	return s.Dir.Unlink(store.BookName, 0)
 }
 
@@ -280,7 +284,7 @@ func (s *Log) restore(e store.BookEntry, before []store.BookEntry) error {
 
 // noteClosed notes the ctimes of directories that were only opened and closed. Without that, the next commit would take
 // them for changed by somebody else.
-func (s *Log) noteClosed(list []store.BookEntry) {
+func (s *Log) noteClosed(list []store.BookEntry) error {
 	m := *s.Meta()
 	var l Ledger
 	l.Load(&m)
@@ -298,10 +302,14 @@ func (s *Log) noteClosed(list []store.BookEntry) {
 			noted = true
 		}
 	}
-	if noted {
-		l.Save(&m)
-		_ = s.SetMeta(&m, new(tree.Flusher)) // as in Abandon
+	if !noted {
+		return nil
 	}
+	l.Save(&m)
+	if err := s.SetMeta(&m, new(tree.Flusher)); err != nil {
+		return &fs.PathError{Op: "write session's data", Path: s.Path, Err: err}
+	}
+	return nil
 }
 
 // stat looks at a directory of a project.

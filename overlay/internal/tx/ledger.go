@@ -68,10 +68,16 @@ func (l *Ledger) List() []store.Settled {
 func (t *Tx) Note(l *Ledger, at store.Place, upper int64, done bool) {
 	st := store.Settled{Upper: upper, Done: done}
 	if now, ok := t.look(at); ok {
+		if t.late(now) {
+			return
+		}
 		st.Lower = now.Ctime
 	}
 	l.Set(at, st)
 }
+
+// late reports whether somebody may have changed an object since the transaction was taken back.
+func (t *Tx) late(now tree.Stat) bool { return t.until != 0 && now.Ctime > t.until }
 
 // refresh notes that nsrun caused the ctime at a place.
 func (t *Tx) refresh(l *Ledger, at store.Place) {
@@ -115,7 +121,7 @@ func (c *Writer) NoteStays(l *Ledger) bool {
 // NoteTimes notes the ctimes of all objects that stay and got new times.
 func (t *Tx) NoteTimes(l *Ledger) {
 	for _, r := range t.Journal.Times {
-		if now, ok := t.look(store.Place{Root: r.Root, Path: string(r.Path)}); ok && r.Clean && now.Ino == r.Ino && (now.IsDir() || Moment(now.Mtime) == r.Before || Moment(now.Mtime) == r.After) {
+		if now, ok := t.look(store.Place{Root: r.Root, Path: string(r.Path)}); ok && r.Clean && now.Ino == r.Ino && !t.late(now) && (now.IsDir() || Moment(now.Mtime) == r.Before || Moment(now.Mtime) == r.After) {
 			t.refresh(l, store.Place{Root: r.Root, Path: string(r.Path)})
 			if !now.IsDir() && now.Nlink > 1 {
 				l.Files[now.Ino] = now.Ctime
@@ -139,7 +145,7 @@ func (t *Tx) noteBack(l *Ledger) {
 		}
 		if at := (store.Place{Root: n.Root, Path: string(n.Path)}); n.Old.Ino != 0 {
 			now, ok := t.look(at)
-			if !ok || !n.Clean || !n.Old.same(now) && !again[at] {
+			if !ok || !n.Clean || t.late(now) || !n.Old.same(now) && !again[at] {
 				// Somebody else changed it: it stays a conflict.
 				if own, was := l.At[at]; was {
 					own.Done = false
@@ -158,8 +164,9 @@ func (t *Tx) noteBack(l *Ledger) {
 	t.NoteTimes(l)
 }
 
-// noteCopies settles everything in directories that were made again, or of which copies were
-// put back, because all of it has new ctimes. It fails if the project cannot be looked at.
+// noteCopies settles what is in directories that were made again, or of which copies were put back, because it has new
+// ctimes. What has older ones was changed by others: a commit may have been killed long ago, and somebody may have used
+// the project since. It fails if the project cannot be looked at.
 func (t *Tx) noteCopies(l *Ledger) error {
 	var below func(at store.Place) error
 	below = func(at store.Place) error {
@@ -169,8 +176,11 @@ func (t *Tx) noteCopies(l *Ledger) error {
 		}
 		for _, name := range names {
 			sub := store.Place{Root: at.Root, Path: tree.JoinPath(at.Path, name)}
-			t.Note(l, sub, 0, false)
-			if now, ok := t.look(sub); ok && now.IsDir() {
+			now, ok := t.look(sub)
+			if ok && now.Ctime >= t.since {
+				t.Note(l, sub, 0, false)
+			}
+			if ok && now.IsDir() {
 				if err := below(sub); err != nil {
 					return err
 				}
@@ -178,9 +188,11 @@ func (t *Tx) noteCopies(l *Ledger) error {
 		}
 		return nil
 	}
+	defer func(until int64) { t.until = until }(t.until)
+	t.until = t.copied
 	for _, m := range t.Journal.Moves {
 		n := t.Journal.Nodes[m.First]
-		if m.Stage == 0 && m.Dir == nil || n.Old.Mode&unix.S_IFMT != unix.S_IFDIR || n.Kind == "" {
+		if m.Stage == 0 && m.Dir == nil || n.Old.Mode&unix.S_IFMT != unix.S_IFDIR || n.Kind == "" || !n.Clean {
 			continue
 		}
 		at := store.Place{Root: n.Root, Path: string(n.Path)}

@@ -13,7 +13,8 @@ type Log struct {
 	Path  string       // of Dir
 	Roots []string     // the projects' paths
 	Book  *store.Book
-	last  int // the number of the newest transaction
+	last  int   // the number of the newest transaction
+	owed  error // see Owed
 
 	Open    func(root int) (*tree.Handle, error) // opens a project's directory; the handle is borrowed
 	Meta    func() *store.Meta

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,4 +37,26 @@ func (m *Moment) UnmarshalJSON(data []byte) error {
 	err := json.Unmarshal(data, &parts)
 	*m = Moment{Sec: parts[0], Nsec: parts[1]}
 	return err
+}
+
+// now is the kernel's clock for files, in nanoseconds since 1970. A later change of a file has no earlier ctime.
+func now() int64 {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &ts) != nil {
+		return 0
+	}
+	return ts.Nano()
+}
+
+// soon waits for the next step of that clock, so that earlier changes have earlier ctimes. A step takes at most 10 ms.
+// If somebody sets the clock, it does not wait for long.
+func soon() int64 {
+	first := now()
+	for range 100 {
+		if t := now(); t != first {
+			return t
+		}
+		time.Sleep(500 * time.Microsecond)
+	}
+	return now()
 }

@@ -31,7 +31,7 @@ func (s *Log) Begin() (_ *Tx, err error) {
 	for _, n := range s.Meta().Done {
 		s.last = max(s.last, n)
 	}
-	t := &Tx{s: s, Journal: &Journal{Version: journalVersion}, Doors: Doors{s: s}}
+	t := &Tx{s: s, Journal: &Journal{Version: journalVersion}, Doors: Doors{s: s}, since: now()}
 	for {
 		s.last++
 		err := top.Mkdir(strconv.Itoa(s.last))
@@ -91,7 +91,9 @@ func (s *Log) Reopen(n int) (_ *Tx, err error) {
 	} else if err != unix.ENOENT { // without a journal, nothing was done
 		return nil, err
 	}
-	t.Begun = t.Journal != nil
+	if t.Begun = t.Journal != nil; t.Begun && slices.ContainsFunc(t.Journal.Moves, func(m Move) bool { return m.Stage != 0 || m.Dir != nil }) {
+		t.since = soon() // see noteCopies
+	}
 	if t.Objects, err = t.dir.OpenDir(ObjectsName); err != nil && err != unix.ENOENT {
 		return nil, err
 	}
@@ -134,8 +136,13 @@ func (s *Log) Recover(n int, done bool) (string, error) {
 		}
 		return "a commit was finished", tree.InTurn(t.Flush, t.DropStages)
 	}
-	if t.Journal == nil || t.Objects == nil { // nothing was done, or End was removing it
+	var l Ledger
+	l.Load(s.Meta())
+	switch {
+	case t.Journal == nil: // nothing was done, or End was removing it
 		return "a commit was taken back", tree.InTurn(t.DropStages, t.remove)
+	case t.Objects == nil:
+		return "a commit was taken back", t.settleOwed(&l)
 	}
 	// A stage that somebody removed is made again from the copies.
 	for _, m := range t.Journal.Moves {
@@ -146,7 +153,5 @@ func (s *Log) Recover(n int, done bool) (string, error) {
 			break
 		}
 	}
-	var l Ledger
-	l.Load(s.Meta())
 	return "a commit was taken back", t.Abandon(&l)
 }

@@ -40,6 +40,9 @@ type Tx struct {
 
 	Progress func(done, total int) // nil: it is not called
 
+	since         int64 // the ctime from which on a change can be this process's
+	until, copied int64 // see settleOwed; 0: nobody else used the project since it was put back
+
 	careful bool // somebody may have used the project since: attributes may differ from the journal's
 
 	LookErr error        // the first error of look
