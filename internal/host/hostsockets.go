@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 
@@ -25,6 +26,7 @@ import (
 type namedSocket struct {
 	name string // that it was bound to
 	ino  uint32 // the lower half of the inode number
+	dev  uint32 // the device of its file system, as sys.UnixSocket.FileDev; only with ino
 }
 
 // mostLists is how often the kernel is asked for its sockets at most.
@@ -50,7 +52,7 @@ func listSockets(ask func(do func(sys.UnixSocket)) error) (list []namedSocket, e
 		now := make(map[listed]bool)
 		if err := ask(func(u sys.UnixSocket) {
 			now[listed{u.Ino, u.HasFile}] = true
-			if s := (namedSocket{u.Name, u.FileIno}); u.HasFile && s.name != "" && !seen[s] {
+			if s := (namedSocket{u.Name, u.FileIno, u.FileDev}); u.HasFile && s.name != "" && !seen[s] {
 				seen[s] = true
 				list = append(list, s)
 			}
@@ -141,10 +143,37 @@ func FindSockets(all bool, stopped *atomic.Bool) (near []string, more func() ([]
 	lost = slices.DeleteFunc(lost, func(s namedSocket) bool { return s.ino != 0 && f.placed[s.ino] })
 	near = f.result()
 	return near, func() ([]string, error) {
-		f.processes(lost)
+		f.processes(f.mounted(lost))
 		found := f.result()
 		return found, f.failed()
 	}, f.failed()
+}
+
+// mounted returns the sockets whose file systems this process can see. The kernel finds a socket by the inode of its
+// file, and an inode belongs to one file system: where that is mounted nowhere, no path leads to the socket. Such are
+// the sockets of a container in the same network, or of the manager of the container that this process is in. If they
+// were looked for, each start would ask all processes for their roots.
+func (f *socketFinder) mounted(lost []namedSocket) []namedSocket {
+	if len(lost) == 0 {
+		return lost
+	}
+	ours, err := mounts.ReadMountinfo()
+	f.lack.note(err)
+	if err != nil {
+		return lost // no way to know
+	}
+	f.views.ours = ours
+	seen := make(map[string]bool)
+	for _, m := range ours {
+		seen[m.Device] = true
+	}
+	return slices.DeleteFunc(lost, func(s namedSocket) bool { return s.ino != 0 && !seen[s.device()] })
+}
+
+// device is the device of the file system, as mountinfo has it.
+func (s namedSocket) device() string {
+	const minorBits = 20
+	return strconv.Itoa(int(s.dev>>minorBits)) + ":" + strconv.Itoa(int(s.dev&(1<<minorBits-1)))
 }
 
 // result returns what was found since the last call, at all paths at which mounts show it.

@@ -42,12 +42,14 @@ func TestListSockets(t *testing.T) {
 			t.sockets = t.sockets[1:]
 		}
 	}
-	has := func(list []namedSocket) bool { return slices.Contains(list, namedSocket{host.Name, host.FileIno}) }
+	has := func(list []namedSocket) bool {
+		return slices.Contains(list, namedSocket{host.Name, host.FileIno, host.FileDev})
+	}
 	sockets := []sys.UnixSocket{own(1), own(2), host, own(3)}
 
 	control := table{slices.Clone(sockets), attack, 0}
 	var once []namedSocket
-	if _ = control.ask(func(u sys.UnixSocket) { once = append(once, namedSocket{u.Name, u.FileIno}) }); has(once) {
+	if _ = control.ask(func(u sys.UnixSocket) { once = append(once, namedSocket{u.Name, u.FileIno, u.FileDev}) }); has(once) {
 		t.Fatal("the control: the first list has it")
 	}
 	busy := func(t *table) { t.sockets[0].Ino += 100 } // the first one ends, and a new one takes its place

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -149,6 +150,34 @@ func TestCrowd(t *testing.T) {
 			if most := 4 * (crowdNames + crowdSize + 2); f.views.looked > most {
 				t.Errorf("%s, network %#x: looked at directories %d times, not %d", kind, net, f.views.looked, most)
 			}
+		}
+	}
+}
+
+// TestMounted: no process is asked for sockets on a file system that is mounted nowhere here. The control is a
+// directory that is visible here, whose sockets are looked for.
+func TestMounted(t *testing.T) {
+	for kind, seen := range map[string]bool{"hidden": false, "seen": true} {
+		startCrowd(t, testenv.Dir(t), kind, 0)
+		list, err := diagSockets()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lost []namedSocket
+		for _, s := range list {
+			if strings.HasPrefix(filepath.Base(s.name), crowdTag(kind, os.Getpid())) {
+				lost = append(lost, s)
+			}
+		}
+		if len(lost) < 3*crowdNames { // more: a crowd before this one has not ended yet
+			t.Errorf("%s: the kernel lists %d sockets, not %d", kind, len(lost), 3*crowdNames)
+		}
+		want := 0
+		if seen {
+			want = len(lost)
+		}
+		if got := len(newSocketFinder(true, new(atomic.Bool)).mounted(slices.Clone(lost))); got != want {
+			t.Errorf("%s: %d sockets are looked for, not %d", kind, got, want)
 		}
 	}
 }
