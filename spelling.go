@@ -28,6 +28,7 @@ var (
 
 // hasOneSpelling returns an error if a command could open a file that is hidden or protected.
 func (x *Execution) hasOneSpelling(box *plan.Sandbox) error {
+	plain := make(map[string]bool)
 	for i := range box.Mounts {
 		m := &box.Mounts[i]
 		if m.Kind == mounts.KindOverlay && len(m.Hide) > 0 && !x.runner.config.BlockExisting && host.IgnoresCase(m.Target) {
@@ -38,7 +39,7 @@ func (x *Execution) hasOneSpelling(box *plan.Sandbox) error {
 			continue
 		}
 		ground := groundOf(box.Mounts[:i], m.Target)
-		if ground == nil || !hides && ground.ReadOnly || !host.OtherSpelling(shownBy(ground, m.Target)) {
+		if ground == nil || !hides && ground.ReadOnly || !host.OtherSpelling(shownBy(ground, m.Target), plain) {
 			continue
 		}
 		switch {

@@ -17,11 +17,16 @@ import (
 // them, or marked as deleted in an overlay, does not cover the others. A directory has only one entry.
 
 // OtherSpelling reports whether a file can be opened under another spelling of its name, which nothing covers that is
-// mounted over it.
-func OtherSpelling(path string) bool {
+// mounted over it. plain has the directories whose file systems were found to know all spellings: most files that are
+// hidden have few directories.
+func OtherSpelling(path string, plain map[string]bool) bool {
 	dir, base := filepath.Split(path)
 	other := paths.SwapCase(base)
-	if other == base || oneSpelling(dir) {
+	if other == base || plain[dir] {
+		return false
+	}
+	if oneSpelling(dir) {
+		plain[dir] = true
 		return false
 	}
 	n, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
