@@ -159,7 +159,7 @@ demo: build
 deps:
 	@$(need); need bwrap bubblewrap; need gcc "gcc libc6-dev"; need mandoc mandoc; need groff groff-base; \
 	need zsh zsh; need fish fish; \
-	need git git; need ssh openssh-client; need /usr/sbin/sshd openssh-server; need gpg gnupg; need dbus-daemon dbus; need xdg-dbus-proxy xdg-dbus-proxy; need psql postgresql-client; need dig bind9-dnsutils; \
+	need git git; need bindfs bindfs; need ssh openssh-client; need /usr/sbin/sshd openssh-server; need gpg gnupg; need dbus-daemon dbus; need xdg-dbus-proxy xdg-dbus-proxy; need psql postgresql-client; need dig bind9-dnsutils; \
 	[ -e /usr/share/bash-completion/bash_completion ] || need bash_completion bash-completion; \
 	sed '/^\#/,$$d' test/tools/packages | $(tools)
 	@test/bwrap/fetch.sh >/dev/null || [ $$? = 77 ]

@@ -182,7 +182,7 @@ func (s *Session) chooseEngine() (store.Engine, error) {
 		if err != nil {
 			return "", err
 		}
-		if !tree.IsLower(typ) {
+		if !tree.IsLower(typ) || !tree.ServesOverlay(low) {
 			return store.Copy, nil
 		}
 	}

@@ -134,6 +134,14 @@ var (
 	// Nothing was done.
 	ErrNumbers = tree.ErrNumbers
 
+	// ErrTimes is wrapped by Commit if the project is on a file system that changes the modification time of a file that
+	// is renamed. Nothing was done.
+	ErrTimes = tree.ErrTimes
+
+	// ErrNoLinks is wrapped by Commit if the session has a symbolic link, and the project is on a file system that has
+	// none. Nothing was done.
+	ErrNoLinks = tree.ErrNoLinks
+
 	// ErrMoved is wrapped if somebody replaced an object while it was being read.
 	ErrMoved = tree.ErrMoved
 )

@@ -247,9 +247,9 @@ func TestCommitNumbers(t *testing.T) {
 	was := look(t, root)
 	s := create(t, root)
 	saw := sandbox(t, s, `echo b >f; mv d e; mkdir n; echo n >n/n`)
-	defer func(keeps func(*tree.Handle) (bool, error)) { tx.KeepsNumbers = keeps }(tx.KeepsNumbers)
+	defer func(keeps func(*tree.Handle) error) { tx.KeepsNumbers = keeps }(tx.KeepsNumbers)
 	keeps := tx.KeepsNumbers
-	tx.KeepsNumbers = func(*tree.Handle) (bool, error) { return false, nil }
+	tx.KeepsNumbers = func(*tree.Handle) error { return tree.ErrNumbers }
 	if err := s.Commit(t.Context()); !errors.Is(err, ErrNumbers) || !strings.Contains(err.Error(), root) {
 		t.Errorf("%v", err)
 	}

@@ -25,16 +25,16 @@ func sameXattrs(a, b interface{ Xattrs() (Xattrs, error) }) (bool, error) {
 	return maps.Equal(x, y), nil
 }
 
-// SameObject reports whether the objects that two directories have at a name differ at most in their time. Of
-// directories it compares only the attributes.
-func SameObject(up, low Dir, name string, a, b Stat) (bool, error) {
+// SameContent reports whether the objects that two directories have at a name differ at most in their time, mode and
+// owner. Of directories it compares only the extended attributes.
+func SameContent(up, low Dir, name string, a, b Stat) (bool, error) {
 	if a.Typ() != b.Typ() {
 		return false, nil
 	}
 	n := Diff{Up: a, Low: b}
 	if !a.IsDir() {
 		err := new(Walk).compare(&frame{up: up, low: low}, name, &n)
-		return n.Parts == (Parts{}), err
+		return !n.Parts.Content && !n.Parts.Attributes, err
 	}
 	x, err := up.Dir(name, a)
 	if err != nil {
@@ -46,8 +46,7 @@ func SameObject(up, low Dir, name string, a, b Stat) (bool, error) {
 		return false, err
 	}
 	defer y.Close()
-	same, err := sameXattrs(x, y)
-	return same && accessParts(a, b) == (Parts{}), err
+	return sameXattrs(x, y)
 }
 
 // compare compares two objects of the same type that are no directories.

@@ -20,6 +20,10 @@ type Copier struct {
 	Inherit bool // new objects may inherit attributes from their directory
 	Project bool // copies are for a project, whose file system may have no users' attributes
 
+	// Unlike are the new directories that FinishDirs could not give their mode and owner: some file systems have modes
+	// and owners of their own, and ignore others.
+	Unlike []Unlike
+
 	noClone map[pair]bool // between these, data cannot be shared
 	Bytes   int64
 	dirs    []copiedDir
@@ -56,6 +60,13 @@ type Copied struct {
 	Ino  uint64
 
 	Nlink uint64 // of the original
+}
+
+// Unlike is what a file system made of the new directory at a path, relative to Dir.
+type Unlike struct {
+	Dir  *Handle // borrowed
+	Path string
+	Made Stat
 }
 
 // copiedDir is a new directory that gets its attributes later: its mode may forbid
@@ -125,7 +136,11 @@ func (k *Copier) one(src Dir, name string, st Stat, dir *Handle, path string, ds
 		if err != nil {
 			return Stat{}, err
 		}
-		if err := unix.Symlinkat(text, int(dst.FD), to); err != nil {
+		err = unix.Symlinkat(text, int(dst.FD), to)
+		if err == unix.EPERM || err == unix.ENOSYS || err == unix.EOPNOTSUPP || err == unix.EIO && dst.onFUSE() {
+			err = ErrNoLinks // the directory is the caller's
+		}
+		if err != nil {
 			return Stat{}, err
 		}
 		return k.finishNode(dst, to, st, nil)
@@ -170,7 +185,9 @@ func (k *Copier) finishNode(dst *Handle, name string, want Stat, lists Xattrs) (
 	return k.Finish(h, want)
 }
 
-// Finish sets time, owner and mode, in an order in which none undoes another, and returns the result.
+// Finish sets time, owner and mode, in an order in which none undoes another, and returns the result. A file system
+// that refuses the caller's own ids has owners of its own, as a FAT or a share has: then the object keeps the owner
+// that any program's new files have there.
 func (k *Copier) Finish(h *Handle, want Stat) (Stat, error) {
 	if err := h.SetMtime(want.Mtime); err != nil {
 		return Stat{}, err
@@ -181,7 +198,7 @@ func (k *Copier) Finish(h *Handle, want Stat) (Stat, error) {
 	}
 	if st.UID != want.UID || st.GID != want.GID {
 		err := h.SetOwner(want.UID, want.GID)
-		if _, refused := err.(*OwnerError); err != nil && !(k.Lax && refused) {
+		if _, refused := err.(*OwnerError); err != nil && !(refused && (k.Lax || want.ofCaller())) {
 			return Stat{}, err
 		}
 		if st, err = h.Stat(); err != nil {
@@ -290,7 +307,7 @@ func LinkTo(top *Handle, path string, dst *Handle, to string) (Stat, bool, error
 // LinkIn is LinkTo for the object name in the directory d.
 func LinkIn(d *Handle, name string, dst *Handle, to string) (Stat, bool, error) {
 	if err := linkat(d, name, dst, to); err != nil {
-		if noLink(err) {
+		if noLink(err) || err == unix.EIO && dst.onFUSE() {
 			err = nil
 		}
 		return Stat{}, false, err
@@ -339,8 +356,12 @@ func (k *Copier) FinishDirs() error {
 					return err
 				}
 			}
-			if _, err := k.Finish(d, m.want); err != nil {
+			made, err := k.Finish(d, m.want)
+			if err != nil {
 				return err
+			}
+			if accessParts(made, m.want) != (Parts{}) {
+				k.Unlike = append(k.Unlike, Unlike{m.dir, m.path, made})
 			}
 			if k.Many {
 				return nil

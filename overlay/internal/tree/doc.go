@@ -19,3 +19,10 @@ var ErrMoved = errors.New("changed while it was being looked at")
 // ErrNumbers is returned where objects do not keep their inode numbers, which say what a commit has moved: some file
 // systems of FUSE make numbers of paths.
 var ErrNumbers = errors.New("this file system gives a renamed directory another inode number, so a commit could not be taken back")
+
+// ErrTimes is returned where objects do not keep their modification times, which say whether somebody has written to
+// them: encfs cuts off the fractions of seconds.
+var ErrTimes = errors.New("this file system changes the modification time of a file that is renamed, so a commit could not be taken back")
+
+// ErrNoLinks is returned where a symbolic link would be made on a file system that has none.
+var ErrNoLinks = errors.New("this file system has no symbolic links")

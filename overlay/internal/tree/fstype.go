@@ -57,6 +57,34 @@ func IsUpper(typ uint32) (ok, sure bool) {
 	return false, false
 }
 
+// onFUSE reports whether h is on a file system of FUSE. Some of them, such as that of rclone, answer EIO to what they
+// cannot do.
+func (h *Handle) onFUSE() bool {
+	typ, err := FSType(h)
+	return err == nil && typ == unix.FUSE_SUPER_MAGIC
+}
+
+// ServesOverlay reports whether overlayfs can ask for its marks on the files of the project h: where the answer is EIO,
+// it opens none of them.
+func ServesOverlay(h *Handle) bool {
+	if !h.onFUSE() {
+		return true
+	}
+	top, err := h.OpenDir(".")
+	if err != nil {
+		return true
+	}
+	defer top.Close()
+	names, _ := top.Names()
+	for _, name := range names[:min(len(names), 100)] {
+		if st, err := top.Lstat(name); err == nil && st.IsReg() {
+			_, err := unix.Lgetxattr(top.ProcPath()+"/"+name, OverlayPrefix+"metacopy", nil)
+			return err != unix.EIO
+		}
+	}
+	return true
+}
+
 // HoldsModes reports whether this file system can hold a copy of a project.
 func HoldsModes(typ uint32) bool {
 	return IsLower(typ) && typ != unix.CIFS_SUPER_MAGIC && typ != unix.SMB2_SUPER_MAGIC && typ != unix.FUSE_SUPER_MAGIC

@@ -168,7 +168,16 @@ func (h *Handle) Chown(uid, gid uint32) error {
 
 // SetMtime sets the modification time, and leaves the access time alone.
 func (h *Handle) SetMtime(t unix.Timespec) error {
-	return sys.SetTimes(int(h.FD), []unix.Timespec{{Nsec: unix.UTIME_OMIT}, t})
+	err := sys.SetTimes(int(h.FD), []unix.Timespec{{Nsec: unix.UTIME_OMIT}, t})
+	if err != nil || t.Nsec == unix.UTIME_NOW {
+		return err
+	}
+	// File systems of FUSE that were built with its second version ignore one time alone.
+	var st unix.Stat_t
+	if unix.Fstat(int(h.FD), &st) != nil || st.Mtim == t || !h.onFUSE() {
+		return nil
+	}
+	return sys.SetTimes(int(h.FD), []unix.Timespec{st.Atim, t})
 }
 
 func (h *Handle) ProcPath() string { return sys.ProcPath(int(h.FD)) }

@@ -18,6 +18,9 @@ func (e *OwnerError) Error() string { return e.Err.Error() }
 
 func (e *OwnerError) Unwrap() error { return e.Err }
 
+// ofCaller reports whether everybody may give such an owner to what is the caller's own.
+func (s Stat) ofCaller() bool { return s.Owned() && slices.Contains(groups(), int(s.GID)) }
+
 // SetOwner is Chown, with an *OwnerError.
 func (h *Handle) SetOwner(uid, gid uint32) error {
 	err := h.Chown(uid, gid)

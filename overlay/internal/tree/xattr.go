@@ -51,6 +51,11 @@ const CapabilityXattr = "security.capability"
 // mounted so that the kernel never makes one. A command that writes in place can mark the project's own.
 var ErrLayer = errors.New("it carries an overlay mark that no session makes; setfattr -x removes it: user.overlay.redirect or user.overlay.metacopy")
 
+// noXattrs reports whether err says that the file system of h has no attributes.
+func (h *Handle) noXattrs(err error) bool {
+	return err == unix.EOPNOTSUPP || err == unix.ENOSYS || err == unix.EIO && h.onFUSE()
+}
+
 // XattrNames lists all attributes of h; a file system without any is not an error.
 func (h *Handle) XattrNames() ([]string, error) {
 	var small [256]byte
@@ -60,7 +65,7 @@ func (h *Handle) XattrNames() ([]string, error) {
 			buf = make([]byte, max(1<<10, len(buf)*8))
 			continue
 		}
-		if err == unix.EOPNOTSUPP || err == unix.ENOSYS || err == unix.EBADF {
+		if h.noXattrs(err) || err == unix.EBADF {
 			return nil, nil // EBADF: h is O_PATH, because it may not be read
 		}
 		if err != nil || n == 0 {
@@ -100,7 +105,7 @@ func (h *Handle) xattrNamesOf(name string) ([]string, error) {
 		switch {
 		case err == unix.ERANGE && len(buf) < 1<<20:
 			buf = make([]byte, max(1<<10, len(buf)*8))
-		case err == unix.EOPNOTSUPP || err == unix.ENOSYS:
+		case h.noXattrs(err):
 			return nil, nil
 		case err != nil || n == 0:
 			return nil, err
@@ -155,7 +160,7 @@ func (h *Handle) GetXattr(name string) (string, bool, error) {
 		}
 		switch {
 		case err == unix.ERANGE && size < 64<<10:
-		case err == unix.ENODATA || err == unix.EOPNOTSUPP || err == unix.ENOSYS || err == unix.EBADF:
+		case err == unix.ENODATA || h.noXattrs(err) || err == unix.EBADF:
 			return "", false, nil
 		case err != nil:
 			return "", false, err
@@ -227,7 +232,7 @@ func (h *Handle) GiveXattrs(want Xattrs) error { return h.setXattrs(want, true) 
 // Taken returns those of the attributes that the file system of h can have: GiveXattrs leaves out the others.
 func (h *Handle) Taken(x Xattrs) Xattrs {
 	_, err := unix.Getxattr(h.ProcPath(), "user.nsrun", nil)
-	if err != unix.EOPNOTSUPP && err != unix.ENOSYS {
+	if !h.noXattrs(err) {
 		return x
 	}
 	taken := maps.Clone(x)
@@ -243,7 +248,7 @@ func (h *Handle) setXattrs(want Xattrs, lax bool) error {
 	// Users' attributes come first: changing them needs write permission, which an access
 	// control list may take from the owner.
 	err = h.unlocked(func() error { return h.changeXattrs(have, want, true) })
-	if err != nil && !(lax && (err == unix.EOPNOTSUPP || err == unix.ENOSYS)) {
+	if err != nil && !(lax && h.noXattrs(err)) {
 		return err
 	}
 	return h.changeXattrs(have, want, false)

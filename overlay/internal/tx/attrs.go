@@ -81,6 +81,11 @@ func (t *Tx) setEmptied() error {
 	return nil
 }
 
+// of reports whether an object has this mode and owner.
+func (a Access) of(st tree.Stat) bool {
+	return a.Mode == st.Perm() && a.UID == st.UID && a.GID == st.GID
+}
+
 // setAttrs gives directories that stay the attributes from before or after the transaction.
 func (t *Tx) setAttrs(after bool) error {
 	for _, a := range slices.Backward(t.Journal.Attrs) {

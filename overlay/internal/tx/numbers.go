@@ -3,6 +3,7 @@
 package tx
 
 import (
+	"cmp"
 	"io/fs"
 
 	"golang.org/x/sys/unix"
@@ -20,47 +21,70 @@ func (t *Tx) checkNumbers() error {
 			continue
 		}
 		checked[st] = true
-		if kept, err := KeepsNumbers(st); err != nil || !kept {
+		if err := KeepsNumbers(st); err != nil {
 			n := t.Journal.Nodes[m.First]
-			if err == nil {
-				err = tree.ErrNumbers
-			}
 			return &fs.PathError{Op: "commit to", Path: t.s.Roots[n.Root], Err: err}
 		}
 	}
 	return nil
 }
 
-// KeepsNumbers reports whether a directory keeps its number when it is renamed. It is a variable for tests.
-var KeepsNumbers = func(in *tree.Handle) (bool, error) {
+// KeepsNumbers returns an error if what is renamed in a directory gets another number or another time. It is a variable
+// for tests.
+var KeepsNumbers = func(in *tree.Handle) error {
 	typ, err := tree.FSType(in)
-	if err != nil || typ != unix.FUSE_SUPER_MAGIC { // all others do
-		return err == nil, err
+	if err != nil || typ != unix.FUSE_SUPER_MAGIC { // on all others it keeps both
+		return err
 	}
-	return numberStays(in)
+	if err := numberStays(in); err != nil {
+		return err
+	}
+	return timeStays(in)
 }
 
-// numberStays tries it in a directory.
-func numberStays(in *tree.Handle) (bool, error) {
-	const before, after = "numbers", "numbers.moved"
-	if err := in.Mkdir(before); err != nil {
-		return false, err
+// numberStays tries it with a directory.
+func numberStays(in *tree.Handle) error {
+	if err := in.Mkdir(trialName); err != nil {
+		return err
 	}
-	name := before
-	defer func() { _ = in.Unlink(name, unix.AT_REMOVEDIR) }()
-	number := func() (uint64, error) {
-		var st unix.Statx_t // the kernel would remember the number for a while
-		err := sys.Statx(int(in.FD), name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_STATX_FORCE_SYNC, unix.STATX_INO, &st)
-		return st.Ino, err
+	was, now, err := renamed(in, unix.AT_REMOVEDIR)
+	if err == nil && was.Ino != now.Ino {
+		err = tree.ErrNumbers
 	}
-	was, err := number()
+	return err
+}
+
+// timeStays tries it with a file.
+func timeStays(in *tree.Handle) error {
+	f, err := in.Create(trialName)
 	if err != nil {
-		return false, err
+		return err
 	}
-	if err := in.Rename(before, after, 0); err != nil {
-		return false, err
+	err = f.SetMtime(unix.Timespec{Sec: 1_000_000_000, Nsec: 123_456_700}) // NTFS counts in tenths of microseconds
+	f.Close()
+	was, now, renameErr := renamed(in, 0)
+	if err = cmp.Or(err, renameErr); err == nil && was.Mtime != now.Mtime {
+		err = tree.ErrTimes
 	}
-	name = after
-	now, err := number()
-	return was == now, err
+	return err
+}
+
+const trialName = "numbers"
+
+// renamed renames the object trialName, and removes it. It returns what it was before and after that.
+func renamed(in *tree.Handle, flags int) (was, now unix.Statx_t, err error) {
+	name := trialName
+	defer func() { err = cmp.Or(err, in.Unlink(name, flags)) }()
+	// The kernel would remember both for a while.
+	const fresh = unix.AT_SYMLINK_NOFOLLOW | unix.AT_STATX_FORCE_SYNC
+	if err = sys.Statx(int(in.FD), name, fresh, unix.STATX_BASIC_STATS, &was); err != nil {
+		return was, now, err
+	}
+	const moved = trialName + ".moved"
+	if err = in.Rename(name, moved, 0); err != nil {
+		return was, now, err
+	}
+	name = moved
+	err = sys.Statx(int(in.FD), name, fresh, unix.STATX_BASIC_STATS, &now)
+	return was, now, err
 }

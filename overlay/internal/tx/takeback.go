@@ -138,7 +138,7 @@ func (t *Tx) attrsSinceThen(add func(n Node, path, why string, now tree.Stat, fo
 		now, found := t.look(store.Place{Root: n.Root, Path: string(n.Path)})
 		if !found {
 			add(n, string(n.Path), whyGoneThen, now, false)
-		} else if now.Perm() != a.After.Mode || now.UID != a.After.UID || now.GID != a.After.GID {
+		} else if !a.After.of(now) && !a.Before.of(now) { // before: its file system ignored the change
 			add(n, string(n.Path), whyThen, now, true)
 		} else if same, err := t.hasXattrs(n, a.After); err != nil {
 			return &fs.PathError{Op: "read attributes", Path: t.abs(n), Err: err}
@@ -149,7 +149,7 @@ func (t *Tx) attrsSinceThen(add func(n Node, path, why string, now tree.Stat, fo
 	return nil
 }
 
-// equals opens the directory for equal.
+// equals opens the directory for equal. now has the mode and owner that the commit left.
 func (t *Tx) equals(at store.Place, now tree.Stat, equal func(store.Place, tree.Dir, tree.Stat) bool) bool {
 	dir, _ := tree.SplitPath(at.Path)
 	d, err := t.readable(store.Place{Root: at.Root, Path: dir})

@@ -45,6 +45,7 @@ func (c *Writer) Stage(ctx context.Context) error {
 	if err := c.Copier.FinishDirs(); err != nil {
 		return err
 	}
+	c.noteUnlike()
 	if err := c.backUp(); err != nil {
 		return err
 	}
@@ -57,6 +58,24 @@ func (c *Writer) Stage(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// noteUnlike notes new directories as they are, where their file system did not give them their modes and owners.
+// Otherwise an undo would take them for changed by somebody else.
+func (c *Writer) noteUnlike() {
+	t := c.Tx
+	at := map[string]tree.Unlike{}
+	for _, u := range c.Copier.Unlike {
+		at[u.Path] = u // it begins with the number of a move
+	}
+	for i, m := range t.Journal.Moves {
+		for k := m.First; k < m.End && len(at) > 0; k++ {
+			path := strconv.Itoa(i) + strings.TrimPrefix(c.planned[k].At, c.planned[m.First].At)
+			if u, ok := at[path]; ok && u.Dir == t.Stage(m) && u.Made.Ino == t.Journal.Nodes[k].New.Ino {
+				t.Journal.Nodes[k].New = identify(u.Made)
+			}
+		}
+	}
 }
 
 func (c *Writer) makeMove(i int) error {

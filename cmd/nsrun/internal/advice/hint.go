@@ -167,8 +167,10 @@ func sessionHint(e *overlay.Error) string {
 		return "try: nsrun commit --exclude PATH"
 	case errors.Is(e, unix.EROFS) && (e.Op == "commit" || e.Op == "undo"):
 		return "the session stays; try: nsrun diff --patch, for another copy of the project"
-	case errors.Is(e, overlay.ErrNumbers):
+	case errors.Is(e, overlay.ErrNumbers), errors.Is(e, overlay.ErrTimes):
 		return "the session stays; try: nsrun diff --patch, and git apply, or nsrun run --direct"
+	case errors.Is(e, overlay.ErrNoLinks):
+		return "try: " + escape.Command([]string{"nsrun", "commit", "--exclude", e.Path})
 	case errors.Is(e, unix.EXDEV) && e.Op == "make upper directory":
 		return "try: nsrun run --direct"
 	case errors.Is(e, overlay.ErrLost):
