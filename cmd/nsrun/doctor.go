@@ -81,7 +81,7 @@ func cmdDoctor(args []string) int {
 		}
 		var failed error
 		if status == 0 {
-			failed = tryStart()
+			failed = tryStart(leastFiles(a.Backend))
 		}
 		defer func() {
 			if failed != nil {
@@ -112,12 +112,21 @@ func cmdDoctor(args []string) int {
 // startPatience limits how long the command takes that tryStart starts.
 const startPatience = 30 * time.Second
 
-// leastFiles is how many descriptors "nsrun run" takes at least. With a home layer it may take some more.
-const leastFiles = 36
+// leastFiles is how many descriptors "nsrun run" takes at least, with a session and a home layer. Root's run has more:
+// mounts that show ids as others.
+func leastFiles(b nsrunlib.Backend) uint64 {
+	switch {
+	case b == nsrunlib.LandlockBackend:
+		return 36
+	case unix.Geteuid() == 0:
+		return 44
+	}
+	return 40
+}
 
 // tryStart starts a command that does nothing in a sandbox, as "nsrun run" does: what it needs is more than features,
 // such as descriptors and a home directory that is known. A host without a shell has other commands.
-func tryStart() error {
+func tryStart(leastFiles uint64) error {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur < leastFiles {
 		return fmt.Errorf("start a command: %w", unix.EMFILE)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,6 +54,35 @@ func TestFewNamespaces(t *testing.T) {
 	}
 	if got := below(usedUp, "doctor"); got.status != 1 || !strings.Contains(got.out, remedy) || strings.Contains(got.out, "Commands run without namespaces") {
 		t.Errorf("the control: doctor: status %d\n%s", got.status, got.out)
+	}
+}
+
+// TestFewDescriptors: doctor says that a command can be started with so many descriptors if it can.
+func TestFewDescriptors(t *testing.T) {
+	testenv.NeedNamespaces(t)
+	testenv.Leaks(t, reap)
+	bin, dir := installed(t), testenv.Dir(t)
+	testenv.Tree(t, dir, "project/", "home/")
+	home := filepath.Join(dir, "home")
+	limited := func(files int, args string) ran {
+		cmd := command("-c", fmt.Sprintf("ulimit -n %d && exec %s %s", files, filepath.Join(bin, "nsrun"), args))
+		cmd.Dir, cmd.Env = filepath.Join(dir, "project"), append(os.Environ(), "HOME="+home, "XDG_STATE_HOME="+home+"/state")
+		return runs(t, bin, "/bin/sh", cmd)
+	}
+	enough := 0
+	for files := 34; files <= 48; files++ {
+		start, says := limited(files, "run --discard --backend native -- true"), limited(files, "doctor")
+		if (start.status == 0) != (says.status == 0) {
+			t.Errorf("%d descriptors: run %d, doctor %d\n%s%s", files, start.status, says.status, start.out, says.out)
+		}
+		if start.status == 0 {
+			enough++
+		} else if !strings.Contains(start.out, "ulimit -n 1024") {
+			t.Errorf("%d descriptors: status %d\n%s", files, start.status, start.out)
+		}
+	}
+	if enough == 0 || enough == 15 {
+		t.Errorf("%d of 15 limits were enough", enough)
 	}
 }
 
