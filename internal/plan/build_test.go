@@ -173,9 +173,9 @@ func TestPlayground(t *testing.T) {
 		{"home below a folder that is written to", func(f *Facts, p *Policy) {
 			f.InPlace, f.Own = mounts.Plan{mounts.Bind("/home", "/home")}, nil
 		}, "no playground: " + point + " is missing, and would have to be made in a directory that commands write to"},
-		{"home is /", func(f *Facts, p *Policy) { f.HomeAt = "/" }, "no playground: the home directory is /"},
+		{"home is /", func(f *Facts, p *Policy) { f.HomeAt = "/" }, "no playground: the home directory is / (try: export HOME=DIR, with a directory that only you can write to)"},
 		{"no home", func(f *Facts, p *Policy) { f.Home = "" }, "no playground: there is no home directory"},
-		{"no such home", func(f *Facts, p *Policy) { f.HomeAt, f.HomeErr = "", errors.New("no such file") }, "no playground: no such file"},
+		{"no such home", func(f *Facts, p *Policy) { f.HomeAt, f.HomeErr = "", errors.New("no such file") }, "no playground: no such file (try: export HOME=DIR, with a directory that only you can write to)"},
 		{"it cannot be opened", func(f *Facts, p *Policy) { f.Playground.Err = errors.New("it is not yours") }, "no playground: it is not yours"},
 		{"not wanted", func(f *Facts, p *Policy) { p.Playground = false }, ""},
 	} {

@@ -15,6 +15,8 @@ import (
 
 const PlaygroundName = "playground"
 
+const tryHome = "try: export HOME=DIR, with a directory that only you can write to"
+
 func (b *building) playground() error {
 	b.homeLayer(b.HomeAt, b.HomePerm, b.Layer)
 	b.homeLayer(b.Other.At, b.Other.Perm, b.Other.Layer)
@@ -36,9 +38,9 @@ func (b *building) showPlayground() error {
 	case b.Playground.Err != nil:
 		return b.Playground.Err
 	case b.HomeAt == "":
-		return b.HomeErr
+		return fmt.Errorf("%w (%s)", b.HomeErr, tryHome)
 	case b.HomeAt == "/":
-		return errors.New("the home directory is /")
+		return errors.New("the home directory is / (" + tryHome + ")")
 	}
 	bind := mounts.Bind(b.Playground.Dir, PlaygroundPoint(b.HomeAt))
 	bind.Same = b.Playground.Same
