@@ -87,10 +87,31 @@ func tryDevices() error {
 			wrong = append(wrong, devicePath(d))
 		}
 	}
-	if wrong == nil {
-		return nil
+	if wrong != nil {
+		return absentError("nothing, or another file, is at " + strings.Join(wrong, ", "))
 	}
-	return absentError("nothing, or another file, is at " + strings.Join(wrong, ", "))
+	if closed := closedDevices(); closed != nil {
+		return absentError("the kernel opens no device where nodev is among the options of a mount: " + strings.Join(closed, ", "))
+	}
+	return nil
+}
+
+// closedDevices returns the mounts of devices that are mounted with nodev: /dev, or the devices that are mounts.
+func closedDevices() []string {
+	nodev := func(name string) bool {
+		var st unix.Statfs_t
+		return unix.Statfs(name, &st) == nil && st.Flags&unix.ST_NODEV != 0
+	}
+	if nodev("/dev") {
+		return []string{"/dev"}
+	}
+	var list []string
+	for i := range prog.HostDevices {
+		if name := devicePath(&prog.HostDevices[i]); nodev(name) {
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 func devicePath(d *prog.HostDevice) string { return "/dev/" + d.Name }
@@ -104,7 +125,7 @@ func isDevice(d *prog.HostDevice) (bool, error) {
 	return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(d.Major, d.Minor), nil
 }
 
-// devicesRemedy says how root makes the devices that are missing.
+// devicesRemedy says how root makes the devices that are missing, or opens those that are there.
 func devicesRemedy(error) string {
 	var list []string
 	for i := range prog.HostDevices {
@@ -119,7 +140,12 @@ func devicesRemedy(error) string {
 		}
 		list = append(list, text)
 	}
-	if len(list) == len(prog.HostDevices) {
+	if list == nil {
+		for _, name := range closedDevices() {
+			list = append(list, "mount -o remount,bind,dev "+name)
+		}
+	}
+	if len(list) == len(prog.HostDevices) && !strings.HasPrefix(list[0], "mount") {
 		return "mount -t devtmpfs dev /dev"
 	}
 	return strings.Join(list, " && ")

@@ -16,6 +16,9 @@ import (
 // readOnlyProc makes /proc read-only.
 const readOnlyProc = "mount --bind /proc /proc && mount -o remount,bind,ro /proc && exec "
 
+// closedDev is a /dev of which nothing can be opened.
+const closedDev = "mount --bind /dev /dev && mount -o remount,bind,nodev /dev && exec "
+
 // TestDoctorFails: where no command runs, doctor says so, with what to do, and fails. As controls, it does not where
 // commands run: here, and without namespaces.
 func TestDoctorFails(t *testing.T) {
@@ -33,6 +36,8 @@ func TestDoctorFails(t *testing.T) {
 	}{
 		{"no /proc", "umount -l /proc && exec ", "try: mount -t proc proc /proc\n", 1},
 		{"a bare /dev", "mount -t tmpfs none /dev && exec ", "try: mount -t devtmpfs dev /dev\n", 1},
+		{"a /dev with nodev", closedDev, "it needs a /dev with null, zero, full, random, urandom and tty\n         try: mount -o remount,bind,dev /dev\n", 1},
+		{"it is opened", closedDev[:len(closedDev)-len("exec ")] + "mount -o remount,bind,dev /dev && exec ", "yes      devices ", 0},
 		{"a read-only /proc", readOnlyProc, "For namespaces: mount -o remount,rw /proc\n", 0},
 		{"the control", "exec ", "yes      devices ", 0},
 	} {
@@ -42,7 +47,8 @@ func TestDoctorFails(t *testing.T) {
 		}
 		cmd := command("-m", "/bin/sh", "-c", c.script+doctor)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir, "XDG_STATE_HOME="+dir)
-		if got := runs(t, bin, unshare, cmd); got.status != c.status || !strings.Contains(got.out, c.want) {
+		if got := runs(t, bin, unshare, cmd); got.status != c.status || !strings.Contains(got.out, c.want) ||
+			strings.Contains(got.out, "no       user namespaces") != strings.Contains(c.script, readOnlyProc) {
 			t.Errorf("%s: status %d, want %q\n%s", c.name, got.status, c.want, got.out)
 		}
 	}
