@@ -177,7 +177,8 @@ var ofOthers = map[string]bool{
 	"--rm": true, "--network": true, "--memory": true, "--pids-limit": true, "--cpus": true, "--security-opt": true, // docker
 	"--net": true, "--private-tmp": true, "--private-dev": true, "--caps": true, "--nonewprivs": true, "--blacklist": true, // firejail
 	"--read-only": true, "--read-write": true, "--whitelist": true, "--overlay-tmpfs": true,
-	"--to-command": true, // tar
+	"--to-command":    true,                               // tar
+	"--private-users": true, "--system-call-filter": true, // systemd-nspawn
 }
 
 // TestFlags: every flag that a page has in code is one of nsrun's, and after a verb one of the verb's.

@@ -127,6 +127,8 @@ func get(i int) Feature {
 	switch {
 	case o.status == Yes:
 		f.Remedy = ""
+	case o.status == No && refusal(o.err) && Filtered() && nspawned("/") && nspawnRemedy(&table[i]) != "":
+		f.Remedy = nspawnRemedy(&table[i])
 	case errors.Is(o.err, reexec.ErrFiltered):
 		f.Remedy = filterRemedy(o.err)
 	case o.status == No && table[i].remedy != nil:
