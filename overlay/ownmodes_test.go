@@ -67,3 +67,25 @@ func TestOwnModes(t *testing.T) {
 		})
 	}
 }
+
+// TestLinksKept: on a file system of FUSE, nothing is set of a new symbolic link, because some would set that of the
+// file to which it leads. The control is a file, which has its time.
+func TestLinksKept(t *testing.T) {
+	testenv.Leaks(t)
+	_, root := bound(t)
+	s := create(t, root)
+	sandbox(t, s, `ln -s nothing l; echo f >f; touch -hd @1000000000 l f`)
+	commitAll(t, s)
+	for name, want := range map[string]bool{"l": false, "f": true} {
+		fi, err := os.Lstat(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fi.ModTime().Unix() == 1_000_000_000; got != want {
+			t.Errorf("%s has the time %v", name, fi.ModTime())
+		}
+	}
+	if err := s.Undo(t.Context(), UndoOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -182,6 +182,10 @@ func (k *Copier) finishNode(dst *Handle, name string, want Stat, lists Xattrs) (
 			return Stat{}, err
 		}
 	}
+	// Some file systems of FUSE, such as sshfs, would change what the link leads to, in the project or elsewhere.
+	if want.Typ() == unix.S_IFLNK && want.ofCaller() && dst.onFUSE() {
+		return h.Stat()
+	}
 	return k.Finish(h, want)
 }
 
