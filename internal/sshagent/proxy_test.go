@@ -306,8 +306,17 @@ func TestManyClients(t *testing.T) {
 
 // loginData is what ssh has signed to log in.
 func loginData(session []byte, user string, key []byte) []byte {
+	return loginBy("publickey", session, user, key)
+}
+
+// hostLoginData is the same from a client and for a host that both name the host in it.
+func hostLoginData(session []byte, user string, key, host []byte) []byte {
+	return appendText(loginBy("publickey-hostbound-v00@openssh.com", session, user, key), host)
+}
+
+func loginBy(method string, session []byte, user string, key []byte) []byte {
 	b := append(appendText(nil, session), 50)
-	b = appendText(appendText(appendText(b, []byte(user)), []byte("ssh-connection")), []byte("publickey"))
+	b = appendText(appendText(appendText(b, []byte(user)), []byte("ssh-connection")), []byte(method))
 	return appendText(appendText(append(b, 1), []byte("ssh-ed25519")), key)
 }
 
@@ -376,6 +385,56 @@ func TestWhatFor(t *testing.T) {
 		if got := s.last.Load().String(nil); !strings.HasSuffix(got, c.want) || strings.Contains(got, "\x1b") || len(got) > 200 {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+}
+
+// TestVouchedFor: the agent takes any host's word for a session. So a command can make a key itself, as that of a host,
+// and let it vouch for its session with another host. The question names this key only if the request does so too: then
+// no other host accepts the signature. The control: the agent has accepted the binding and signs.
+func TestVouchedFor(t *testing.T) {
+	a := startAgent(t)
+	s := serve(t, a, true)
+	session := []byte("of a session with another host  ")
+	known := func([]byte) []string { return []string{"example.org"} }
+	unknown := func([]byte) []string { return nil }
+	for name, c := range map[string]struct {
+		named bool // in the request
+		names func([]byte) []string
+		host  bool // the question says that it is this host
+		more  string
+	}{
+		"made up":        {false, unknown, false, "can be anybody's)"},
+		"made up, named": {true, unknown, true, ""},
+		"known":          {false, known, true, ", known as example.org, or where this host passes it on"},
+		"known, named":   {true, known, true, ", known as example.org"},
+	} {
+		conn := s.dial(t)
+		body, host := bindBody(t, session, 0, true)
+		if kind, _, err := call(conn, extension, body); err != nil || kind != success {
+			t.Fatal(kind, err)
+		}
+		data := loginData(session, "git", a.chosen.Blob)
+		if c.named {
+			data = hostLoginData(session, "git", a.chosen.Blob, host)
+		}
+		if kind, _, err := call(conn, requestSign, signRequest(a.chosen.Blob, data, 0)); err != nil || kind != signAnswer {
+			t.Fatal(name, kind, err)
+		}
+		got := s.last.Load().String(c.names)
+		if strings.Contains(got, "on the host with the key "+Fingerprint(host)) != c.host || !strings.HasSuffix(got, c.more) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	// Another host in the request than the one that has vouched.
+	conn := s.dial(t)
+	body, _ := bindBody(t, session, 0, true)
+	_, other := bindBody(t, session, 0, true)
+	if kind, _, err := call(conn, extension, body); err != nil || kind != success {
+		t.Fatal(kind, err)
+	}
+	data := hostLoginData(session, "git", a.chosen.Blob, other)
+	if kind, _, err := call(conn, requestSign, signRequest(a.chosen.Blob, data, 0)); err != nil || kind != signAnswer || s.last.Load().Host != nil {
+		t.Errorf("another host: %d, %v, %+v", kind, err, s.last.Load())
 	}
 }
 

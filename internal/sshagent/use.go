@@ -18,6 +18,9 @@ type Use struct {
 	User, Namespace string
 	// Host is the public key of the host of a Login, if the agent has checked it. Nil: unknown.
 	Host []byte
+	// Named says that what is signed contains Host, so no other host accepts it. Otherwise it contains only the
+	// session, and whoever has the private half of Host can have vouched for a session with another host.
+	Named bool
 	// Forwarded says that a program on another host asks, to which the agent was forwarded.
 	Forwarded bool
 }
@@ -40,10 +43,19 @@ func (u *Use) String(names func(host []byte) []string) string {
 		if u.Host == nil {
 			return text + " on a host that is not known (the agent did not confirm its key)"
 		}
-		text += " on the host with the key " + Fingerprint(u.Host)
+		var list []string
 		if names != nil {
-			if list := names(u.Host); len(list) > 0 {
-				text += ", known as " + escape.Quote(short(strings.Join(list, ", ")))
+			list = names(u.Host)
+		}
+		switch {
+		case !u.Named && len(list) == 0: // anybody can make such a key, the command too
+			text += " on a host that is not known (the request does not name it; the key " + Fingerprint(u.Host) + " can be anybody's)"
+		case len(list) == 0:
+			text += " on the host with the key " + Fingerprint(u.Host)
+		default:
+			text += " on the host with the key " + Fingerprint(u.Host) + ", known as " + escape.Quote(short(strings.Join(list, ", ")))
+			if !u.Named {
+				text += ", or where this host passes it on"
 			}
 		}
 		if u.Forwarded {
@@ -102,7 +114,7 @@ func inspect(key Key, data []byte, bound []binding) Use {
 	u.Kind, u.User = Login, string(user)
 	for i, b := range bound {
 		if bytes.Equal(b.session, session) && (!hostBound || bytes.Equal(b.host, host)) {
-			u.Host = b.host
+			u.Host, u.Named = b.host, hostBound
 			u.Forwarded = i > 0 && bound[i-1].forwarding
 		}
 	}
