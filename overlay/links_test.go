@@ -107,3 +107,34 @@ ln -f h g; touch -d 2001-02-03 h`)
 		t.Errorf("%v, %v", st, err)
 	}
 }
+
+// TestLinksInLaterCommands: what one command of a session linked is linked in the next commands, with all engines, and
+// so keeps its links when one of its names is moved.
+func TestLinksInLaterCommands(t *testing.T) {
+	testenv.Leaks(t)
+	for _, e := range enginesHere(t) {
+		t.Run(e.String(), func(t *testing.T) {
+			root := project(t, `echo one > f; ln -s text s; mkfifo p; echo two > n`)
+			list := prints(t, root)
+			session := createWith(t, e, root)
+			sandbox(t, session, `ln f f2; ln -P s s2; ln p p2; ln -s new l; ln -P l l2; rm n`)
+			if err := session.Resume(nil); err != nil {
+				t.Fatal(err)
+			}
+			sandbox(t, session, `[ $(stat -c %h f2) = 2 ] && [ $(stat -c %h s2) = 2 ] && [ $(stat -c %h p2) = 2 ] && [ $(stat -c %h l2) = 2 ] || exit 1; mkdir d; mv f s l p d`)
+			commitAll(t, session)
+			now := inodes(t, root)
+			for _, name := range []string{"f", "s", "l", "p"} {
+				if now["d/"+name] == 0 || now["d/"+name] != now[name+"2"] {
+					t.Errorf("d/%s and %s2 are not one file", name, name)
+				}
+			}
+			if err := undoIt(session); err != nil {
+				t.Fatal(err)
+			}
+			if d := difference(prints(t, root), list); len(d) > 0 {
+				t.Errorf("undo: %q", d)
+			}
+		})
+	}
+}

@@ -17,7 +17,7 @@ type Putter struct {
 	From  *Handle // the packed directory
 	Top   *Handle // where it goes
 	Merge bool
-	links map[uint64]string // the first path of a file with several names, by inode number in the index
+	links map[uint64]string // the first path of an object with several names, by inode number in the index
 }
 
 // Directory makes d as n describes, with everything in it.
@@ -62,8 +62,8 @@ func (p *Putter) Object(n *Node, d *Handle, path string) error {
 			return err
 		}
 	}
-	switch typ := n.Stat.Typ(); {
-	case typ == unix.S_IFDIR:
+	switch {
+	case n.Stat.IsDir():
 		if !stays {
 			if err := d.Mkdir(n.Name); err != nil {
 				return err
@@ -75,36 +75,58 @@ func (p *Putter) Object(n *Node, d *Handle, path string) error {
 		}
 		defer sub.Close()
 		return p.Directory(n, sub, path)
-	case typ == unix.S_IFREG:
-		return p.File(n, d, path)
-	case typ == unix.S_IFLNK:
-		if err := unix.Symlinkat(n.Link, int(d.FD), n.Name); err != nil {
-			return err
-		}
 	case n.Stat.IsWhiteout() && p.Merge:
 		return nil
 	case n.Stat.IsWhiteout():
-		return unix.Mknodat(int(d.FD), n.Name, unix.S_IFCHR, 0)
-	default:
-		if err := unix.Mknodat(int(d.FD), n.Name, typ|0o600, int(n.Stat.Rdev)); err != nil {
+		if err := unix.Mknodat(int(d.FD), n.Name, unix.S_IFCHR, 0); err != nil {
 			return err
 		}
+		_, err := finishing.finishNode(d, n.Name, n.Stat, n.Xattrs)
+		return err
+	case n.Stat.Nlink > 1:
+		return p.linked(n, d, path)
 	}
-	_, err = finishing.finishNode(d, n.Name, n.Stat, n.Xattrs)
+	return p.single(n, d)
+}
+
+// linked makes an object that has several names, or a further name of one.
+func (p *Putter) linked(n *Node, d *Handle, path string) error {
+	if first, ok := p.links[n.Stat.Ino]; ok && linkat(p.Top, first, d, n.Name) == nil {
+		return nil
+	}
+	// If no link is possible, a copy has to do.
+	if err := p.single(n, d); err != nil {
+		return err
+	}
+	if p.links == nil {
+		p.links = map[uint64]string{}
+	}
+	p.links[n.Stat.Ino] = path
+	return nil
+}
+
+// single makes an object that is no directory and no whiteout.
+func (p *Putter) single(n *Node, d *Handle) error {
+	var err error
+	switch typ := n.Stat.Typ(); typ {
+	case unix.S_IFREG:
+		return p.file(n, d)
+	case unix.S_IFLNK:
+		err = unix.Symlinkat(n.Link, int(d.FD), n.Name)
+	default:
+		err = unix.Mknodat(int(d.FD), n.Name, typ|0o600, int(n.Stat.Rdev))
+	}
+	if err == nil {
+		_, err = finishing.finishNode(d, n.Name, n.Stat, n.Xattrs)
+	}
 	return err
 }
 
 // finishing sets the attributes of objects, as far as the caller may.
 var finishing = &Copier{Lax: true, Inherit: true}
 
-// File makes a regular file, or a further name of one.
-func (p *Putter) File(n *Node, d *Handle, path string) error {
-	if first, ok := p.links[n.Stat.Ino]; ok && n.Stat.Nlink > 1 {
-		// If that is not possible, a copy has to do.
-		if linkat(p.Top, first, d, n.Name) == nil {
-			return nil
-		}
-	}
+// file makes a regular file.
+func (p *Putter) file(n *Node, d *Handle) error {
 	pd := packedDir{t: &Packed{H: p.From}, n: &Node{byName: map[string]*Node{n.Name: n}}}
 	f, err := pd.File(n.Name, n.Stat)
 	if err != nil {
@@ -133,12 +155,6 @@ func (p *Putter) File(n *Node, d *Handle, path string) error {
 		if err := unix.Fsetxattr(int(to.FD), CapabilityXattr, []byte(v), 0); err != nil {
 			return err
 		}
-	}
-	if n.Stat.Nlink > 1 {
-		if p.links == nil {
-			p.links = map[uint64]string{}
-		}
-		p.links[n.Stat.Ino] = path
 	}
 	return nil
 }
