@@ -278,8 +278,8 @@ func linkat(from, to place) error {
 
 // unlink removes a name that is not a mount point.
 func (p place) unlink() error {
-	if !p.free() {
-		return unix.EBUSY
+	if err := p.free(); err != nil {
+		return err
 	}
 	return unix.Unlinkat(int(p.dir), p.name, 0)
 }

@@ -53,10 +53,17 @@ func statx(dir sys.FD, name string, flags int) (st unix.Statx_t, err error) {
 	return st, err
 }
 
-// free reports whether a name is not a mount point. It can never become one, see doc.go.
-func (p place) free() bool {
+// free returns an error unless a name is not a mount point. It can never become one, see doc.go. An error of the call,
+// such as EACCES, is what the command gets.
+func (p place) free() error {
 	st, err := p.stat()
-	return err == unix.ENOENT || err == nil && !mounted(&st)
+	switch {
+	case err == unix.ENOENT:
+		return nil
+	case err == errLeave || err == nil && mounted(&st):
+		return unix.EBUSY
+	}
+	return err
 }
 
 func mounted(st *unix.Statx_t) bool { return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 }
@@ -87,8 +94,10 @@ func same(a, b sys.FD) bool {
 
 // rename is renameat2(2), for names that are not mount points.
 func rename(from, to place, flags uint32) error {
-	if !from.free() || !to.free() {
-		return unix.EBUSY
+	for _, p := range [...]place{from, to} {
+		if err := p.free(); err != nil {
+			return err
+		}
 	}
 	return sys.Renameat2(int(from.dir), from.name, int(to.dir), to.name, uint(flags))
 }
@@ -249,8 +258,8 @@ func (p place) is(st *unix.Statx_t) bool {
 
 // rmdir removes a directory.
 func (p place) rmdir() error {
-	if !p.free() {
-		return unix.EBUSY
+	if err := p.free(); err != nil {
+		return err
 	}
 	return unix.Unlinkat(int(p.dir), p.name, unix.AT_REMOVEDIR)
 }

@@ -40,4 +40,10 @@ X`, then: "ls -R; cat d/b d/m/x"},
 		run: "mv a x; mv b y; mv i y; mv c z; mv z c2; find . -samefile x/f | sort; stat -c '%n %h' c2/*; echo n >>c2/k; cat c2/l; cp -al x w; rm -rf y; find w x -samefile w/f | sort", then: "find . -samefile x/f | sort; stat -c '%n %h' c2/k w/f; chmod 755 x/s w/s"},
 	{name: "tar, rsync and mv of trees with links", needs: "rsync", setup: "mkdir -p t/d r; echo 1 >t/f; ln t/f t/g; ln t/f t/d/h; cp -a t r/t",
 		run: "mv t u; tar -cf a.tar u; tar -tvf a.tar | grep -c 'link to'; rsync -aH u/ r/u/; mv r s; stat -c '%n %h' s/*/f; rsync -aHin u/ s/t/; rm a.tar", then: "stat -c '%n %h' u/* s/*/f"},
+	{name: "renames into directories that may not be searched", needs: "python3", who: "user", setup: "mkdir -p old/d closed/d; touch old/f", run: `chmod 600 closed; python3 -c "
+import ctypes
+l = ctypes.CDLL(None, use_errno=True)
+for flags in 0, 1, 2:
+    for a, b in ('old', 'closed/x'), ('closed/d', 'x'), ('old', 'closed/d'), ('old/f', 'closed/d'), ('closed/d', 'closed/x'), ('nothing', 'closed/d'):
+        print(flags, a, b, ctypes.get_errno() if l.renameat2(-100, a.encode(), -100, b.encode(), flags) else 0)"; chmod 700 closed`},
 }
