@@ -38,6 +38,7 @@ func Look(name string, sees func(link string) bool) (real string, on plan.OnHost
 		on.OwnerNoRead, on.OwnerNoWrite = !mayUnprivileged(on.Nearest, unix.R_OK, true), !mayUnprivileged(on.Nearest, unix.W_OK, true)
 	}
 	on.NoRead, on.NoWrite = !may(on.Nearest, unix.R_OK), !may(on.Nearest, unix.W_OK)
+	on.Fixed = on.Root && !mayAs(on.Nearest, unix.W_OK)
 	on.Closed = on.Root && !open(on.Nearest)
 	return real, on, unseen
 }

@@ -50,11 +50,16 @@ type OnHost struct {
 	NoRead, NoWrite, Root, Closed bool
 	// OwnerNoRead and OwnerNoWrite, with Root, are those of a root with all rights to files of user and group 0.
 	OwnerNoRead, OwnerNoWrite bool
+	Fixed                     bool   // with Root: no user can write to it, because the file system is read-only
 	Device                    string // the value of --device that shows it; empty: it is no device that commands can have
 }
 
-// A Flag is a flag of nsrun run and the path that is its value.
+// A Flag is a flag of nsrun run and the path that is its value. OwnIDsWith begins the names of two flags, of which the
+// path belongs to the second one.
 type Flag struct{ Name, Path string }
+
+// OwnIDsWith is the flag that gives root's command root's rights, before another one.
+const OwnIDsWith = "--own-ids "
 
 // A Place says what the policy lets a command do with one path.
 type Place struct {
@@ -129,8 +134,11 @@ func (s *Sandbox) Why(name string, on OnHost) Place {
 		if s.Owned(at) {
 			with.Name = "--own-ids"
 		}
-		if on.NoRead {
-			p.ReadWith = with
+		switch p.ReadWith = with; {
+		case !on.NoRead:
+			p.ReadWith = Flag{}
+		case with.Name == "" && s.opens(&p, name):
+			p.ReadWith = Flag{OwnIDsWith + "--ro", name}
 		}
 		if on.NoWrite {
 			if p.Writing != NoWriting {
@@ -283,8 +291,15 @@ func (s *Sandbox) flags(p *Place, on OnHost) {
 	case on.Nearest != "":
 		to = on.Nearest
 	}
-	if p.Writing == NoWriting && !on.NoWrite && s.opens(p, to) && !s.closes(to) {
-		p.WriteWith = Flag{"--rw", to}
+	if p.Writing == NoWriting && s.opens(p, to) && !s.closes(to) {
+		switch {
+		case !on.NoWrite:
+			p.WriteWith = Flag{"--rw", to}
+		case on.Root && !on.Fixed && s.OwnIDs: // it has root's rights where a rule says so
+			p.WriteWith = Flag{"--rw", to}
+		case on.Root && !on.Fixed: // it has none if something is written in place
+			p.WriteWith = Flag{OwnIDsWith + "--rw", to}
+		}
 	}
 }
 
