@@ -17,10 +17,11 @@ import (
 
 // keepMessages keeps the end of what the command writes to standard error, if that is the caller's file, which nsrun
 // does not read. It keeps that of standard output, too, if the command runs tests or a program that prints its errors
-// there: only then is it a message, and short enough that each write may take longer. It ignores what the command
-// redirects. A command that may make user namespaces keeps no messages: a sandbox that it makes may need the only
-// listener that the kernel allows. Nor does one on a kernel on which its signal handlers would interrupt each message,
-// nor one with an output limit, because nsrun reads that one's output.
+// there: only then is it a message, and short enough that each write may take longer. Of what the command redirects it
+// keeps only what shells write to standard error in place of standard output. A command that may make user namespaces
+// keeps no messages: a sandbox that it makes may need the only listener that the kernel allows. Nor does one on a
+// kernel on which its signal handlers would interrupt each message, nor one with an output limit, because nsrun reads
+// that one's output.
 func (x *Execution) keepMessages(cmd *nsexec.Cmd) {
 	x.endMessages()
 	file, isFile := x.request.Stderr.(*os.File)
@@ -34,7 +35,7 @@ func (x *Execution) keepMessages(cmd *nsexec.Cmd) {
 	if !isFile || !runsTests(x.args) && !tellsErrors(x.args) {
 		out = nil
 	}
-	x.messages, x.listened = attempts.NewMessages(file, out), true
+	x.messages, x.listened = attempts.NewMessages(file, out, x.redirectsMessages()), true
 	if x.landlock {
 		x.messages.Join(sandbox.Of(cmd))
 		return
@@ -60,7 +61,7 @@ var testRunners = []string{
 }
 
 // talkers are programs that print their errors on standard output, and little else.
-var talkers = []string{"zip", "redis-server", "valkey-server", "tsc", "dotnet", "msbuild", "tex", "latex", "pdftex", "pdflatex", "xelatex", "lualatex"}
+var talkers = []string{"zip", "redis-server", "valkey-server", "tsc", "dotnet", "msbuild", "tex", "latex", "pdftex", "pdflatex", "xelatex", "lualatex", "gs", "Rscript", "ant"}
 
 // tellsErrors reports whether a command line names such a program.
 func tellsErrors(args []string) bool {

@@ -32,13 +32,16 @@ type Messages struct {
 	closed bool
 }
 
-// NewMessages returns the Messages of two files. Of standard output nothing is kept if it is nil. Without /proc nothing
-// is kept at all.
-func NewMessages(stderr, stdout *os.File) *Messages {
+// NewMessages returns the Messages of two files. Of standard output nothing is kept if it is nil. If redirects is true,
+// processes may have the file of standard error as their standard output, as a shell has in "echo x >&2": what they
+// write to it is kept as well. Without /proc nothing is kept at all.
+func NewMessages(stderr, stdout *os.File, redirects bool) *Messages {
 	m := &Messages{descriptors: []uint32{standardError}}
 	m.files[standardError] = link(sys.FD(stderr.Fd()))
-	if stdout != nil {
+	if stdout != nil || redirects {
 		m.descriptors = append(m.descriptors, standardOutput)
+	}
+	if stdout != nil {
 		m.files[standardOutput] = link(sys.FD(stdout.Fd()))
 	}
 	m.server.Handle = m.handle
@@ -88,8 +91,12 @@ func isWrite(nr int32) bool { return nr == unix.SYS_WRITE || nr == unix.SYS_WRIT
 func (m *Messages) handle(l notify.Listener, n *notify.Notification) {
 	// Compare names, because a file system that does not answer would block this thread for ever.
 	fd := int(uint32(n.Args[0])) % len(m.files) // the filter reports no others
-	if file := m.files[fd]; file != "" && stream(int(n.PID), strconv.Itoa(fd)) == file {
-		written(n, &m.text, func(text []byte) { m.keep(&m.kept[fd], text) })
+	file := stream(int(n.PID), strconv.Itoa(fd))
+	for _, as := range [...]int{fd, standardError} {
+		if file != "" && file == m.files[as] {
+			written(n, &m.text, func(text []byte) { m.keep(&m.kept[as], text) })
+			break
+		}
 	}
 	l.Proceed(n.ID)
 }

@@ -47,7 +47,7 @@ func TestMessages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := NewMessages(file, nil)
+		m := NewMessages(file, nil, false)
 		m.Attach(sandbox.Of(c), nsexec.DefaultFilter())
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
