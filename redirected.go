@@ -3,6 +3,7 @@
 package nsrun
 
 import (
+	"bufio"
 	"bytes"
 	"io"
 	"os"
@@ -38,7 +39,7 @@ func (x *Execution) redirectsMessages() bool {
 			if !filepath.IsAbs(word) {
 				word = filepath.Join(x.dir, word)
 			}
-			if text := beginningOf(word); (run || isShellScript(text)) && redirects(string(text)) {
+			if text := scriptAt(word, run); redirects(string(text)) {
 				return true
 			}
 		}
@@ -66,8 +67,9 @@ func isShellScript(text []byte) bool {
 	return shells(program)
 }
 
-// beginningOf is the beginning of a file. Empty: it is none, or cannot be read.
-func beginningOf(name string) []byte {
+// scriptAt is the beginning of a shell's script. A shell that is given its name, as run says, executes any file. Empty:
+// it is none, or cannot be read.
+func scriptAt(name string, run bool) []byte {
 	var st unix.Stat_t
 	if unix.Stat(name, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil
@@ -80,7 +82,11 @@ func beginningOf(name string) []byte {
 	if _, err := sys.Regular(f); err != nil {
 		return nil
 	}
-	text, err := io.ReadAll(io.LimitReader(f, mostOfScript))
+	r := bufio.NewReaderSize(f, 512)
+	if line, _ := r.Peek(256); !run && !isShellScript(line) {
+		return nil
+	}
+	text, err := io.ReadAll(io.LimitReader(r, mostOfScript))
 	if err != nil {
 		return nil
 	}

@@ -305,7 +305,8 @@ var messages = [...]struct {
 	{[]byte("no such file"), unix.ENOENT},          // not all shells say "or directory"
 	{[]byte("directory nonexistent"), unix.ENOENT}, // dash
 	{[]byte("not found"), unix.ENOENT},             // shells say this of programs
-	{[]byte("does not exist"), unix.ENOENT},        // git, of a repository to clone
+	{[]byte("not be found"), unix.ENOENT},
+	{[]byte("does not exist"), unix.ENOENT}, // git, of a repository to clone
 	{[]byte("does not appear to be a git repository"), unix.ENOENT},
 	{[]byte("connection refused"), unix.ECONNREFUSED},
 	{[]byte("eacces"), unix.EACCES}, // Node says only this of sockets
@@ -404,6 +405,9 @@ func (t *refusalTable) about(before, behind string, err unix.Errno) {
 	case err != unix.ECONNREFUSED && strings.Trim(behind, ") \n") == ":":
 		t.nameless, t.follows = err, true // CMake names it after an empty line
 	case err == unix.EACCES && !t.landlock:
+		if t.ofOthers(before, behind) {
+			return
+		}
 		if !t.exists(before) && !t.exists(behind) && !t.guesses.socket.add(t, t.socket) {
 			t.guesses.closed.add(t, t.unnamed(err))
 		}
@@ -518,6 +522,8 @@ func refusedPath(box *plan.Sandbox, name string, err error, kind RefusalKind) (r
 		if p.Read {
 			kind = RefusedWrite
 		}
+	case errors.Is(err, unix.EACCES) && kind == RefusedWrite && strings.HasPrefix(p.WriteWith.Name, plan.OwnIDsWith):
+		possible = on.Exists // before the kernel looks whether it is read-only
 	case errors.Is(err, unix.EACCES):
 		possible = on.Exists && hides(p.Cause)
 	}

@@ -29,6 +29,9 @@ func allowed(t *testing.T, c nsrun.Config, flag string) nsrun.Config {
 	switch name {
 	case "--ro":
 		c.Rules = append(slices.Clip(c.Rules), nsrun.Rule{Mode: nsrun.ReadOnly, Pattern: value})
+	case "--own-ids":
+		c.OwnIDs = true
+		return allowed(t, c, value)
 	case "--rw":
 		c.Rules = append(slices.Clip(c.Rules), nsrun.Rule{Mode: nsrun.Direct, Pattern: value})
 	case "--allow-unix":

@@ -3,9 +3,9 @@
 package nsrun
 
 import (
+	"iter"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -76,22 +76,33 @@ func lockOf(name, before string) string {
 
 // output guesses the file that curl could not write to.
 func (t *refusalTable) output() (r Refusal, ok bool) {
-	words := slices.Collect(shellWords(t.args))
-	for i, word := range words {
-		name, after := "", i+1 < len(words)
-		switch {
-		case after && (word == "-o" || word == "--output" || word == "--output-dir" || isShortOutput(word)):
-			name = strings.Trim(words[i+1], `'"`)
-		case strings.HasPrefix(word, "--output="):
-			name = strings.Trim(strings.TrimPrefix(word, "--output="), `'"`)
-		default:
-			continue
-		}
+	for name := range t.outputs() {
 		if r, ok = refusedPath(t.box, t.inDir(name), unix.EROFS, RefusedWrite); ok {
 			break
 		}
 	}
 	return r, ok
+}
+
+// outputOption is an option whose value is what a program makes, as "-output-directory=".
+var outputOption = lazyPattern(`(?i)^-+([a-z]+-)?s?out(put)?(-?(dir(ectory)?|file|path))?(=|$)`)
+
+// outputs are the words of the command line that are values of such options.
+func (t *refusalTable) outputs() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		before := ""
+		for word := range shellWords(t.args) {
+			name := ""
+			if before == "-o" || isShortOutput(before) || outputOption().MatchString(before) && !strings.Contains(before, "=") {
+				name = word
+			} else if _, value, ok := strings.Cut(word, "="); ok && outputOption().MatchString(word) {
+				name = value
+			}
+			if before = word; name != "" && !yield(strings.Trim(name, `'"`)) {
+				return
+			}
+		}
+	}
 }
 
 // isShortOutput reports whether a word is several short options, of which -o is the last: curl -sSfo FILE.

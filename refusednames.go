@@ -68,7 +68,7 @@ func (t *refusalTable) line(before, behind string, err unix.Errno) bool {
 				return true
 			}
 			// A program that makes directories may go on after EROFS, and then misses what it has not made.
-			if isNew(name) && t.addPath(name, unix.EROFS, RefusedWrite) {
+			if (isNew(name) || t.makesParents() && !host.Exists(name)) && t.addPath(name, unix.EROFS, RefusedWrite) {
 				return true
 			}
 		}
@@ -132,6 +132,13 @@ func (t *refusalTable) absolute(name string) string {
 	return path
 }
 
+// makesParents reports whether the command line has Node make a directory with those above it. Where a file system is
+// read-only Node says that there is no such directory.
+func (t *refusalTable) makesParents() bool {
+	line := strings.Join(t.args, " ")
+	return strings.Contains(line, "mkdir") && strings.Contains(line, "recursive")
+}
+
 // quotes turns all quotes into one kind.
 var quotes = strings.NewReplacer("n't ", "nt ", "‘", "'", "’", "'", "`", "'", `"`, "'")
 
@@ -161,10 +168,35 @@ func wordsIn(message string) (names []string) {
 			}
 			if words := strings.Fields(field); len(words) > 1 || !strings.HasPrefix(field, "/") {
 				for _, word := range words {
-					names = append(names, strings.Trim(word, ",()[]:"))
+					word = strings.Trim(word, ",()[]:")
+					if name := strings.TrimSuffix(word, "."); name != "" && !strings.HasSuffix(name, ".") && !strings.HasSuffix(name, "/") {
+						word = name // a sentence ends there
+					}
+					names = append(names, word)
 				}
 			}
 		}
 	}
 	return names
+}
+
+// executed is the beginning of a command line, up to a program that it executes.
+var executed = lazyPattern(`(^|[;&|(]|(^| )(-[a-z]*c|exec|then|do|else|sudo|env|nice|timeout \S+))[ '"]*$`)
+
+// ofOthers adds the file of another user that a message names, which root may write to outside the sandbox, and does
+// not execute here: everybody may read it, or it would have been found before.
+func (t *refusalTable) ofOthers(before, behind string) bool {
+	line := strings.Join(t.args, " ")
+	for _, name := range namesIn(before + ": " + behind) {
+		if t.names--; t.names < 0 {
+			break
+		}
+		if before, _, found := strings.Cut(line, name); found && executed().MatchString(before) {
+			continue
+		}
+		if t.addPath(t.inDir(name), unix.EACCES, RefusedWrite) {
+			return true
+		}
+	}
+	return false
 }

@@ -25,17 +25,17 @@ const cannot = `\b(cannot|can't|can not|could not|couldn't|unable to|failed to|e
 const making = cannot + `(creat|writ|updat|copy|mak|sav)(e|ing)?\b`
 
 var (
-	cannotUse   = lazyPattern(cannot + `(find|load|open|access|read|process|cd to|chdir to|change directory to)(ing)?\b`)
+	cannotUse = lazyPattern(cannot + `(find|load|open|access|read|process|copy|cd to|chdir to|change directory to)(ing)?\b` +
+		`|\bno (file|directory) (is )?named\b|undefinedfilename in`) // Ghostscript says the latter
 	cannotMake  = lazyPattern(making)
-	cannotWords = [...][]byte{[]byte("can"), []byte("could"), []byte("unable"), []byte("failed"), []byte("error")}
+	cannotWords = [...][]byte{[]byte("can"), []byte("could"), []byte("unable"), []byte("failed"), []byte("error"), []byte("no file"), []byte("no directory")}
 	apostrophes = strings.NewReplacer("‘", "'", "’", "'", "`", "'")
 )
 
 // lostError is what programs say that forgot the error, or closed the file before they looked.
 const lostError = "bad file descriptor"
 
-// plain adds what a message without an error names. Of several names the last one is
-// meant, which programs copy to.
+// plain adds what a message without an error names. Of several names the last one is meant, which programs copy to.
 func (t *refusalTable) plain(line string, lower []byte) {
 	lost := bytes.HasSuffix(bytes.TrimSpace(lower), []byte(lostError))
 	if t.landlock || !lost && !slices.ContainsFunc(cannotWords[:], func(word []byte) bool { return bytes.Contains(lower, word) }) {
@@ -52,7 +52,9 @@ func (t *refusalTable) plain(line string, lower []byte) {
 	}
 	names := slices.DeleteFunc(wordsIn(line), noSlash)
 	if makes && len(names) == 0 && aboutOutput().MatchString(text) {
-		t.guesses.newOutput.add(t, t.newOutput)
+		if !t.madeElsewhere(line) {
+			t.guesses.newOutput.add(t, t.newOutput)
+		}
 		return
 	}
 	variants := len(names) > 1 && isVariants(line, names[0])
@@ -67,11 +69,41 @@ func (t *refusalTable) plain(line string, lower []byte) {
 		if t.names--; t.names < 0 || t.addPath(name, unix.ENOENT, RefusedRead) {
 			return
 		}
-		if makes || lost || !host.Exists(name) && (strings.Contains(text, "database") || isDatabaseName(name)) {
-			t.made(name)
+		if makes || lost || t.isOutput(name) || !host.Exists(name) && (strings.Contains(text, "database") || isDatabaseName(name)) {
+			if t.made(name) {
+				return
+			}
 		}
-		return
+		if !strings.Contains(text, "copy") { // of two names, the other one may be meant
+			return
+		}
 	}
+}
+
+// isOutput reports whether the command line names a file as the one that is made.
+func (t *refusalTable) isOutput(name string) bool {
+	for word := range t.outputs() {
+		if filepath.Clean(t.inDir(word)) == name {
+			return true
+		}
+	}
+	return false
+}
+
+// madeElsewhere adds a file that a message quotes without its directory, if a directory of the command line is one in
+// which the command cannot make files: TeX does not say where the files are that it cannot write to.
+func (t *refusalTable) madeElsewhere(line string) bool {
+	for i, name := range strings.Split(quotes.Replace(line), "'") {
+		if i%2 == 0 || !filepath.IsLocal(name) || name == "." {
+			continue
+		}
+		for dir := range t.outputs() {
+			if dir = t.inDir(dir); host.IsDir(dir) && t.made(filepath.Join(dir, name)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // aboutOutput is what a message that names nothing has to say could not be made.
@@ -109,6 +141,9 @@ var calls = []string{"", "open", "fopen", "stat", "exec", "execv", "execve", "ex
 
 // namesNothing reports whether a message has nothing but an error: no name, which would be that of a missing file.
 func (t *refusalTable) namesNothing(before, behind string) bool {
+	if strings.HasSuffix(before, "{error,") { // Erlang
+		return true
+	}
 	word := strings.Trim(before, " :\t")
 	rest := strings.Trim(strings.TrimPrefix(strings.TrimSpace(withoutPlaces(behind)), "or directory"), " .\n")
 	return rest == "" && (slices.Contains(calls, word) || word == filepath.Base(t.args[0]))
@@ -118,6 +153,9 @@ func (t *refusalTable) namesNothing(before, behind string) bool {
 // x.ZIP".
 func isVariants(line, name string) bool {
 	_, rest, found := strings.Cut(line, name)
+	if found && endsThere(rest) {
+		return false
+	}
 	for found && !endsThere(rest) {
 		rest = strings.TrimLeft(rest, `'"’, `)
 		rest, found = strings.CutPrefix(strings.TrimLeft(strings.TrimPrefix(rest, "or "), `'"‘ `), name)
@@ -131,6 +169,9 @@ func isVariants(line, name string) bool {
 // endsThere reports whether nothing follows a name in a message but what closes it, and the error in other words.
 func endsThere(rest string) bool {
 	rest = strings.TrimLeft(strings.ToLower(strings.TrimSpace(rest)), `'"’.)],:; `)
+	if to, ok := strings.CutPrefix(rest, `to `); ok { // where something was copied to
+		rest = strings.TrimLeftFunc(strings.TrimLeft(to, `'"‘`), func(r rune) bool { return r != ':' && !unicode.IsSpace(r) })
+	}
 	for _, known := range [...]string{"cannot read", lostError, "unable to open database file", "for writing", "(14)", "(loaderror)"} {
 		rest = strings.TrimLeft(strings.TrimPrefix(rest, known), `'"’.)],:; `)
 	}
