@@ -96,20 +96,21 @@ func tryDevices() error {
 	return nil
 }
 
-// closedDevices returns the mounts of devices that are mounted with nodev: /dev, or the devices that are mounts.
+// closedDevices returns the mounts of devices that are mounted with nodev: /dev, or the devices that are mounts. Those
+// can be open where /dev itself is not, as in a user namespace.
 func closedDevices() []string {
 	nodev := func(name string) bool {
 		var st unix.Statfs_t
 		return unix.Statfs(name, &st) == nil && st.Flags&unix.ST_NODEV != 0
-	}
-	if nodev("/dev") {
-		return []string{"/dev"}
 	}
 	var list []string
 	for i := range prog.HostDevices {
 		if name := devicePath(&prog.HostDevices[i]); nodev(name) {
 			list = append(list, name)
 		}
+	}
+	if len(list) == len(prog.HostDevices) && nodev("/dev") {
+		return []string{"/dev"}
 	}
 	return list
 }
