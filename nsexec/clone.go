@@ -138,8 +138,9 @@ func (s *clone) awaitHangup() {
 // leftUnread is the socket's error, once, if the other end was closed before all that was sent was received.
 const leftUnread = unix.ECONNRESET
 
-// patience is how long a sandbox that is killed before it was ready may take to end: its set-up may hang in a mount.
-const patience = time.Second
+// patience is how long a sandbox that is killed before it was ready may take to end: its set-up may hang in a mount. It
+// is a variable for tests.
+var patience = time.Second
 
 // closeLater closes a sandbox, of which the set-up may hang: it waits for no more than patience, and leaves the rest to
 // another goroutine. Who needs what the sandbox has mounted waits longer (Options.Unmounted).

@@ -271,26 +271,33 @@ func spawnFirst(ctx context.Context, p *beginning, by cloneFunc) (*clone, error)
 	return s, err
 }
 
+// connect makes the socket and the status pipe of s, and returns the ends that the sandbox gets.
+func (s *clone) connect() (theirs, status sys.FD, err error) {
+	if s.sock, theirs, err = sys.SeqPacket(); err != nil {
+		s.sock = sys.None
+		return sys.None, sys.None, err
+	}
+	if err = unix.SetsockoptInt(int(s.sock), unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err == nil {
+		s.status, status, err = statusPipe()
+	}
+	if err != nil {
+		theirs.Close()
+		s.status = nil
+		s.close()
+		return sys.None, sys.None, err
+	}
+	s.childStatus = int(status)
+	return theirs, status, nil
+}
+
 func spawnOnce(ctx context.Context, p *beginning, by cloneFunc) (*clone, error) {
 	s := &clone{sock: sys.None, mounts: p.mountsFirst(), ctx: ctx}
-	ours, theirs, err := sys.SeqPacket()
+	theirs, w, err := s.connect()
 	if err != nil {
 		return nil, &Error{Op: "start", Err: err}
 	}
 	defer theirs.Close()
-	s.sock = ours
-	if err := unix.SetsockoptInt(int(ours), unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
-		s.close()
-		return nil, &Error{Op: "start", Err: err}
-	}
-	r, w, err := statusPipe()
-	if err != nil {
-		s.close()
-		return nil, &Error{Op: "start", Err: err}
-	}
 	defer w.Close()
-	s.status = r
-	s.childStatus = int(w)
 
 	b := prog.New(prog.Native())
 	b.SetStage(stage1)
@@ -302,7 +309,7 @@ func spawnOnce(ctx context.Context, p *beginning, by cloneFunc) (*clone, error) 
 	if p.inherit {
 		sock, fds = prog.Int(theirs), nil
 		number = func(f *os.File) prog.Arg { return prog.Int(f.Fd()) }
-		for _, fd := range [...]int{int(ours), int(r.Fd())} {
+		for _, fd := range [...]int{int(s.sock), int(s.status.Fd())} {
 			b.Call(prog.SysClose, prog.Int(fd))
 		}
 	} else {
@@ -331,13 +338,15 @@ func spawnOnce(ctx context.Context, p *beginning, by cloneFunc) (*clone, error) 
 	fds = append(p.withCgroup(fds), int(w))
 	s.first = b.Program()
 
-	if s.pid, err = by(ctx, s.first, fds); err != nil {
-		w.Close()
+	s.pid, err = by(ctx, s.first, fds)
+	// Before s is closed, which waits until nobody has them.
+	theirs.Close()
+	w.Close()
+	if err != nil {
 		s.close()
 		return nil, err
 	}
 	s.gen = theLauncher.gen.Load()
-	w.Close()
 	defer s.bound(ctx)()
 	if p.joins() {
 		if err := s.awaitJoined(p.twice()); err != nil {

@@ -3,11 +3,15 @@
 package nsexec_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"syscall"
 	"testing"
+	"time"
 
+	"github.com/nsrun/nsrun/internal/testenv"
 	"github.com/nsrun/nsrun/nsexec"
 )
 
@@ -37,5 +41,23 @@ func TestRefusedIsNotKilled(t *testing.T) {
 	out, err := c.CombinedOutput()
 	if err != nil || string(out) != "signal: interrupt\n" {
 		t.Errorf("%s%v", out, err)
+	}
+}
+
+// TestUnclonedEnds: a start for which no process can be cloned fails at once. Nobody waits for what this process itself
+// still has open.
+func TestUnclonedEnds(t *testing.T) {
+	leaks(t)
+	for _, launched := range []bool{false, true} {
+		ended := make(chan error, 1)
+		go func() { ended <- nsexec.StartUncloned(launched) }()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, syscall.EPERM) {
+				t.Errorf("launched %v: %v", launched, err)
+			}
+		case <-time.After(testenv.Patience):
+			t.Fatalf("launched %v: it waits", launched)
+		}
 	}
 }
