@@ -6,13 +6,8 @@ import (
 	"bufio"
 	"bytes"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/nsrun/nsrun/internal/sys"
 )
 
 // mostScripts is how many words of a command line nsrun looks at as names of scripts, and mostOfScript how many bytes
@@ -70,18 +65,11 @@ func isShellScript(text []byte) bool {
 // scriptAt is the beginning of a shell's script. A shell that is given its name, as run says, executes any file. Empty:
 // it is none, or cannot be read.
 func scriptAt(name string, run bool) []byte {
-	var st unix.Stat_t
-	if unix.Stat(name, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil
-	}
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // by now it can be a FIFO
-	if err != nil {
+	f := openRegular(name)
+	if f == nil {
 		return nil
 	}
 	defer f.Close()
-	if _, err := sys.Regular(f); err != nil {
-		return nil
-	}
 	r := bufio.NewReaderSize(f, 512)
 	if line, _ := r.Peek(256); !run && !isShellScript(line) {
 		return nil

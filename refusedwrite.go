@@ -276,20 +276,30 @@ func isData(name string) bool {
 // isDatabase reports whether a file is SQLite's.
 func isDatabase(name string) bool {
 	const magic = "SQLite format 3\x00"
-	if fi, err := os.Stat(name); err != nil || !fi.Mode().IsRegular() {
-		return false
-	}
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // by now it can be a FIFO
-	if err != nil {
+	f := openRegular(name)
+	if f == nil {
 		return false
 	}
 	defer f.Close()
-	if _, err := sys.Regular(f); err != nil {
-		return false
-	}
 	b := make([]byte, len(magic))
-	_, err = io.ReadFull(f, b)
+	_, err := io.ReadFull(f, b)
 	return err == nil && string(b) == magic
+}
+
+// openRegular opens a regular file for reading. Nil: it is none, or cannot be opened.
+func openRegular(name string) *os.File {
+	if fi, err := os.Stat(name); err != nil || !fi.Mode().IsRegular() {
+		return nil
+	}
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // by now it can be a FIFO
+	if err != nil {
+		return nil
+	}
+	if _, err := sys.Regular(f); err != nil {
+		f.Close()
+		return nil
+	}
+	return f
 }
 
 // removesTrees reports whether a command line has rm with its option -r, find with -delete and no test, or calls what

@@ -125,16 +125,9 @@ func TestCrowd(t *testing.T) {
 			if net != 0 {
 				f.networks(proc, pids)
 			} else {
-				list, err := diagSockets()
-				if err != nil {
-					t.Fatal(err)
-				}
-				var lost []namedSocket
-				for _, s := range list {
-					if strings.HasPrefix(filepath.Base(s.name), crowdTag(kind, os.Getpid())) {
-						f.known[s.ino] = true
-						lost = append(lost, s)
-					}
+				lost := crowdSockets(t, kind)
+				for _, s := range lost {
+					f.known[s.ino] = true
 				}
 				f.lost(proc, pids, lost)
 			}
@@ -154,21 +147,24 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
+// crowdSockets are the sockets of a crowd that the kernel lists.
+func crowdSockets(t *testing.T, kind string) []namedSocket {
+	t.Helper()
+	list, err := diagSockets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(list, func(s namedSocket) bool {
+		return !strings.HasPrefix(filepath.Base(s.name), crowdTag(kind, os.Getpid()))
+	})
+}
+
 // TestMounted: no process is asked for sockets on a file system that is mounted nowhere here. The control is a
 // directory that is visible here, whose sockets are looked for.
 func TestMounted(t *testing.T) {
 	for kind, seen := range map[string]bool{"hidden": false, "seen": true} {
 		startCrowd(t, testenv.Dir(t), kind, 0)
-		list, err := diagSockets()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var lost []namedSocket
-		for _, s := range list {
-			if strings.HasPrefix(filepath.Base(s.name), crowdTag(kind, os.Getpid())) {
-				lost = append(lost, s)
-			}
-		}
+		lost := crowdSockets(t, kind)
 		if len(lost) < 3*crowdNames { // more: a crowd before this one has not ended yet
 			t.Errorf("%s: the kernel lists %d sockets, not %d", kind, len(lost), 3*crowdNames)
 		}
