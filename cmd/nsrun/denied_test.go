@@ -234,6 +234,10 @@ func TestWhyElse(t *testing.T) {
 			flags = []string{"--allow-net", "no.example"}
 		}
 		status, denied, said := why(t, bin, dir, tt.command, flags...)
+		// The sandbox counts from a random number, so a process of its own can have had the number of the other one.
+		for tries := 0; tt.command == attach && said == "" && tries < 3; tries++ {
+			status, denied, said = why(t, bin, dir, tt.command, flags...)
+		}
 		if (tt.want == "") != (said == "") || !strings.Contains(said, tt.want) || tt.want != "" && status == 0 {
 			t.Errorf("%s: status %d, %+v: %q", tt.command, status, denied, said)
 		}
