@@ -356,10 +356,12 @@ func (c *Classifier) gitFile(ch Change) string {
 	return c.makesTop(path.Dir(ch.Path))
 }
 
-// makesTop decides about a .git where none was: names that have a meaning at the top of a repository get it. At the top
-// of a root they have it without a repository.
+// makesTop decides about a .git where no repository was: names that have a meaning at the top of a repository get it. At
+// the top of a root they have it without a repository.
 func (c *Classifier) makesTop(dir string) (reason string) {
-	if c.Old.Kind(path.Join(dir, ".git")) != Missing || slices.Contains(c.Roots, dir) {
+	// A .git directory that is no repository yet can be what an earlier commit took of one.
+	git := path.Join(dir, ".git")
+	if k := c.Old.Kind(git); k != Missing && (k != Directory || c.isGit(git).old) || slices.Contains(c.Roots, dir) {
 		return ""
 	}
 	for _, name := range c.Old.Names(dir) {
