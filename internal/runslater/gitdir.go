@@ -356,8 +356,8 @@ func (c *Classifier) gitFile(ch Change) string {
 	return c.makesTop(path.Dir(ch.Path))
 }
 
-// makesTop decides about a .git where no repository was: names that have a meaning at the top of a repository get it. At
-// the top of a root they have it without a repository.
+// makesTop decides about a .git where no repository was: names that have a meaning at the top of a repository get it.
+// At the top of a root they have it without a repository.
 func (c *Classifier) makesTop(dir string) (reason string) {
 	// A .git directory that is no repository yet can be what an earlier commit took of one.
 	git := path.Join(dir, ".git")

@@ -166,9 +166,9 @@ func TestReasons(t *testing.T) {
 			"tools/c: x", "d.sh: x", "README.md: x", "docs/x.md: x"),
 			[]string{"check.sh: y", "tools/a: y", "tools/b: y", "tools/c: y", "tools/e.js: y", "d.sh: y", "README.md: y", "docs/x.md: y", "tools/new: y"},
 			[]string{"check.sh", "tools/a", "tools/b", "tools/c", "tools/e.js"}},
-		{"CI that comes to the top", at(repository, "a/.github/workflows/x.yml: x", "b/Jenkinsfile.x: x", "c/.github/dependabot.yml: x", "d/.travis.yml: x", "d/.git/HEAD: x", ".travis.yml: x"), []string{
-			"a/.git/HEAD: ref: refs/heads/x", "a/.git/objects/x: ", "a/.git/refs/x: ", "a/.git/config: " + plainConfig, "b/.git: gitdir: ../.git/worktrees/b", "c/.git/HEAD: x", "d/.git/HEAD: y"},
-			[]string{"a/.git/HEAD", "a/.git/objects/x", "a/.git/refs/x", "b/.git"}},
+		{"CI that comes to the top", at(repository, "a/.github/workflows/x.yml: x", "b/Jenkinsfile.x: x", "c/.github/dependabot.yml: x", "d/.travis.yml: x", "d/.git/HEAD: ref: refs/heads/x", "d/.git/objects/x: ", "d/.git/refs/x: ", "e/.travis.yml: x", "e/.git/config: "+plainConfig, "e/.git/HEAD: x", ".travis.yml: x"), []string{
+			"a/.git/HEAD: ref: refs/heads/x", "a/.git/objects/x: ", "a/.git/refs/x: ", "a/.git/config: " + plainConfig, "b/.git: gitdir: ../.git/worktrees/b", "c/.git/HEAD: x", "d/.git/HEAD: ref: refs/heads/y", "e/.git/HEAD: ref: refs/heads/x"},
+			[]string{"a/.git/HEAD", "a/.git/objects/x", "a/.git/refs/x", "b/.git", "e/.git/HEAD"}},
 		{"a repository around CI", at(nil, ".travis.yml: x"), []string{".git/HEAD: ref: refs/heads/x", ".git/objects/x: ", ".git/refs/x: "}, nil},
 		{"CI at the top only", at(repository, "nested/.git/HEAD: x"), []string{".travis.yml: x", "sub/.travis.yml: x", "sub/.github/workflows/x.yml: x", "nested/.github/workflows/x.yml: x"}, []string{".travis.yml", "nested/.github/workflows/x.yml"}},
 		{"links with names", repository, []string{".vscode: =>sub", ".envrc: =>x", ".husky: =>x", ".claude: =>x", ".config: =>x", "sub/.idea: =>x"}, []string{".claude", ".config", ".envrc", ".husky", ".vscode", "sub/.idea"}},
