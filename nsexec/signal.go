@@ -57,11 +57,24 @@ func (c *Cmd) Signal(sig os.Signal) error {
 	if sig == syscall.SIGKILL && c.opt.Confinement != nil {
 		return c.send(syscall.Signal(prog.RequestEnd)) // killing the reaper would leave the others running
 	}
-	if sig != syscall.SIGSTOP && sig != syscall.SIGCONT || !c.forks() || c.opt.HoldSignals {
+	if !c.forks() || c.opt.HoldSignals {
+		return c.send(sig)
+	}
+	switch sig {
+	case syscall.SIGSTOP, syscall.SIGCONT:
+	case syscall.Signal(prog.RequestSignal): // with a value: without one it asks to stop
+		return c.ask(prog.RequestSignal, 0)
+	default:
 		return c.send(sig)
 	}
 	if sig == syscall.SIGSTOP {
-		return c.ask(prog.RequestSignal, prog.RequestStop)
+		err := c.ask(prog.RequestSignal, prog.RequestStop)
+		if errors.Is(err, unix.EAGAIN) {
+			// The command can use up all signals with a value that its user may have pending, or lower this limit of
+			// PID 1. A signal without a value always arrives.
+			err = c.send(syscall.Signal(prog.RequestSignal))
+		}
+		return err
 	}
 	// The first wakes PID 1, which may have been stopped itself.
 	err := c.ask(int32(syscall.SIGCONT), prog.RequestContinue)

@@ -176,6 +176,66 @@ func TestSignalOrder(t *testing.T) {
 	}
 }
 
+// TestSignalStopFull: a command is stopped though its user may have no more signals with a value pending. The control:
+// such a signal is refused.
+func TestSignalStopFull(t *testing.T) {
+	leaks(t)
+	// It starts no programs: after vfork(2) a process cannot be stopped until the other one has executed its program.
+	c := shell("trap 'echo got' USR1; read line; echo ready; while :; do read line; done")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Process.Kill() }()
+	// As the command can do.
+	if err := unix.Prlimit(c.Process.Pid, unix.RLIMIT_SIGPENDING, &unix.Rlimit{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Signal(syscall.Signal(64)); !errors.Is(err, unix.EAGAIN) {
+		t.Fatalf("the control: %v", err)
+	}
+	if _, err := io.WriteString(in, "\n"); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	if line, err := lines.ReadString('\n'); line != "ready\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	command := commandOf(t, c.Process.Pid)
+	is := func(stopped bool) func() bool {
+		return func() bool {
+			for _, p := range below(c.Process.Pid) {
+				if p.Pid == command {
+					return (p.State == "T") == stopped
+				}
+			}
+			return false
+		}
+	}
+	for range 3 {
+		for _, sig := range []unix.Signal{unix.SIGSTOP, unix.SIGCONT, unix.SIGUSR1} {
+			if err := c.Signal(sig); err != nil {
+				t.Fatalf("%v: %v", sig, err)
+			}
+			if sig != unix.SIGUSR1 {
+				testenv.Eventually(t, sig.String(), is(sig == unix.SIGSTOP))
+			}
+		}
+		if line, err := lines.ReadString('\n'); line != "got\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+	}
+	_ = c.Process.Kill()
+	_ = c.Wait()
+}
+
 // TestSignalNobody: before Start there is nobody.
 func TestSignalNobody(t *testing.T) {
 	if err := shell("true").Signal(unix.SIGSTOP); err == nil {

@@ -75,7 +75,7 @@ type Request struct {
 
 // What the fields of a Request are.
 const (
-	RequestSignal = 64           // SIGRTMAX: it is queued, and programs do not use it
+	RequestSignal = 64           // SIGRTMAX: it is queued, and programs do not use it; without a value it asks to stop
 	RequestCode   = -1           // SI_QUEUE
 	RequestStop   = 0x6e7372756e // Value: stop the command
 	// RequestContinue is the Value that asks to continue it. The plain signal would overtake a stop, because the

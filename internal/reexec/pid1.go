@@ -277,7 +277,7 @@ func reap(base unsafe.Pointer, cmd, status uintptr) {
 		}
 		switch {
 		case cmd == 0:
-		case sig == prog.RequestSignal && origin == prog.RequestCode && info[3] == prog.RequestStop:
+		case sig == prog.RequestSignal && (origin == 0 || origin == prog.RequestCode && info[3] == prog.RequestStop): // 0: SI_USER
 			syscall.RawSyscall(sysKill, to, uintptr(syscall.SIGSTOP), 0)
 			stopped = true
 		case sig == uintptr(syscall.SIGCONT) && origin == prog.RequestCode && info[3] == prog.RequestContinue: // it woke this process
